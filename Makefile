@@ -1,0 +1,66 @@
+# What a person needs to know: `make setup`, `make test`, `make demo`. Everything lands in .venv and build.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON_STAMP := $(VENV)/.sparkmirror-installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
+KAFKA_STAMP := build/kafka/.fetched
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test chaos demo bench clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+
+setup: $(PYTHON_STAMP) $(KAFKA_STAMP) ## install everything (a no-op when up to date)
+
+check: $(PYTHON_STAMP) ## lint, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(PYTHON_STAMP) ## let ruff rewrite the code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: setup check ## check, then the tests (real brokers)
+	$(BIN)/pytest tests/unit tests/broker
+
+chaos: export CHAOS_LONG := 1
+chaos: setup ## the long test that kills things
+	$(BIN)/pytest tests/broker -m chaos --timeout 3600
+
+demo: setup ## two clusters, a producer and a mirror, live
+	@$(BIN)/python -m sparkmirror.tools.demo
+
+bench: export QUICK := $(QUICK)
+bench: setup ## side by side with MirrorMaker 2 (QUICK=1: short)
+	$(BIN)/python -m bench
+
+clean: ## remove what setup and the tests made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Every file is named by its hash in the lock, also what builds PySpark's source release: so that comes first.
+$(PYTHON_STAMP): requirements.lock pyproject.toml
+	$(need_tools)
+	$(PYTHON) -m venv $(VENV)
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.lock
+	$(PIP) --require-hashes -r $(VENV)/setuptools.lock
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --editable .
+	@touch $@
+
+$(KAFKA_STAMP): pom.xml
+	$(need_tools)
+	rm -rf build/kafka/jars
+	mvn -q -B dependency:copy-dependencies
+	@touch $@
+
+# Expanded when a recipe needs it: says in one line what is missing, before anything has been touched.
+need_tools = $(need_python)$(need_java)$(need_maven)
+need_python = $(if $(shell $(PYTHON) -c 'import ensurepip, sys, venv; print("ok" if sys.version_info >= (3, 11) else "")' 2>&1 | grep -x ok),,$(error Python 3.11 or later with venv is needed: install it (Debian: python3 and python3-venv), or name it with PYTHON=/path/to/python))
+need_java = $(if $(shell java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | awk '$$1 >= 17'),,$(error Java 17 or later is needed: install a JDK (Debian: openjdk-17-jdk-headless)))
+need_maven = $(if $(shell command -v mvn),,$(error Maven is needed to fetch Kafka: install it (Debian: maven)))
