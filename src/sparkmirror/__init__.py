@@ -1,0 +1,1 @@
+"""sparkmirror: Kafka topics from one cluster to another, exactly once, on Spark."""

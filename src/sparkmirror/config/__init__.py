@@ -1,0 +1,1 @@
+"""What the user wrote: property files, key definitions, flows and connector configs."""

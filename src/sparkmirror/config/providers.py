@@ -1,0 +1,204 @@
+"""Values from elsewhere: strings with `${provider:path:key}` come in, the same resolved go out.
+
+Three providers, with the behaviour of Kafka's: environment variables (`${env:NAME}`), property
+files (`${file:/path:key}`) and directories of files (`${dir:/path:file}`). A file that sets
+`config.providers` gets exactly the providers it names. One that does not gets these three under the
+names `env`, `file` and `dir`, which Kafka would not give it. A reference to a provider that does
+not exist stays as it is; a reference that a provider cannot answer is an error, where Kafka would
+hand the literal text on as the value.
+
+This module is the one place of the room that reads the environment and files besides `properties`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkmirror.config.keys import java_trim, split_list
+from sparkmirror.config.properties import load_properties
+from sparkmirror.errors import ConfigError
+from sparkmirror.policy.filters import compile_java_patterns
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}", re.DOTALL)
+_KAFKA = "org.apache.kafka.common.config.provider"
+_ALLOW_LIST = "allowlist.pattern of a config provider"
+_STANDARD = {"env": "env", "file": "file", "dir": "dir"}
+_CLASSES = {
+    f"{_KAFKA}.EnvVarConfigProvider": "env",
+    f"{_KAFKA}.FileConfigProvider": "file",
+    f"{_KAFKA}.DirectoryConfigProvider": "dir",
+    "io.strimzi.kafka.EnvVarConfigProvider": "env",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One `${provider:path:key}` and the config key in whose value it stands."""
+
+    text: str
+    path: str
+    key: str
+    used_in: str
+
+    def fail(self, why: str, remedy: str) -> ConfigError:
+        """The error to raise when the reference cannot be answered."""
+        return ConfigError(f"{self.used_in} refers to {self.text}, but {why}.", remedy)
+
+
+Provider = Callable[[Reference], str]
+
+
+def resolve(
+    values: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """`values` with every reference replaced.
+
+    `settings` holds the `config.providers*` keys (default: `values` itself); `environment` are the
+    variables that `env` sees (default: the process's).
+    """
+    providers = _providers(
+        values if settings is None else settings, os.environ if environment is None else environment
+    )
+    return {name: _resolve_value(name, value, providers) for name, value in values.items()}
+
+
+def _resolve_value(name: str, value: str, providers: Mapping[str, Provider]) -> str:
+    def answer(match: re.Match[str]) -> str:
+        provider = providers.get(match[1])
+        if provider is None:
+            return match[0]
+        return provider(Reference(match[0], match[2] or "", match[3], name))
+
+    resolved = _REFERENCE.sub(answer, value)
+    # Files end in a newline; Java trims it off when it gives the value a type.
+    return value if resolved == value else java_trim(resolved)
+
+
+def _providers(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Provider]:
+    if "config.providers" not in settings:
+        return {name: _provider(kind, {}, environment) for name, kind in _STANDARD.items()}
+    found = {}
+    for name in split_list(settings["config.providers"]):
+        prefix = f"config.providers.{name}."
+        own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
+        found[name] = _provider(_kind(name, own.get("class")), own, environment)
+    return found
+
+
+def _kind(name: str, class_name: str | None) -> str:
+    key = f"config.providers.{name}.class"
+    known = ", ".join(sorted(_CLASSES))
+    if class_name is None:
+        if name in _STANDARD:
+            return _STANDARD[name]
+        raise ConfigError(
+            f"config.providers names {name!r}, but {key} is not set.", f"Set it to one of {known}."
+        )
+    kind = _CLASSES.get(java_trim(class_name))
+    if kind is None:
+        raise ConfigError(
+            f"{key} is {class_name}, which is not available here.", f"Use one of {known}."
+        )
+    return kind
+
+
+def _provider(kind: str, own: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
+    if kind == "env":
+        pattern = own.get("param.allowlist.pattern", ".*")
+        return _EnvironmentProvider(environment, compile_java_patterns([pattern], _ALLOW_LIST))
+    allowed = _allowed_paths(own.get("param.allowed.paths"))
+    return _FileProvider(allowed) if kind == "file" else _DirectoryProvider(allowed)
+
+
+def _allowed_paths(setting: str | None) -> tuple[Path, ...]:
+    paths = tuple(_normal(item) for item in split_list(setting or ""))
+    for path in paths:
+        if not path.is_absolute():
+            raise ConfigError(
+                f"allowed.paths of a config provider has the relative path {path}.",
+                "Write absolute paths.",
+            )
+    return paths
+
+
+def _normal(path: str) -> Path:
+    return Path(os.path.normpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _EnvironmentProvider:
+    """`${env:NAME}`: an environment variable whose whole name matches the allow list."""
+
+    environment: Mapping[str, str]
+    allowed: re.Pattern[str]
+
+    def __call__(self, reference: Reference) -> str:
+        if reference.path.strip():
+            raise reference.fail("environment variables have no path", "Write ${env:NAME}.")
+        if not self.allowed.fullmatch(reference.key):
+            raise reference.fail(
+                f"allowlist.pattern does not allow {reference.key}", "Widen the pattern."
+            )
+        value = self.environment.get(reference.key)
+        if value is None:
+            raise reference.fail(
+                "that environment variable is not set",
+                f"Set {reference.key} in the environment of this process.",
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _FileProvider:
+    """`${file:/path:key}`: one key of a properties file."""
+
+    allowed: tuple[Path, ...]
+
+    def __call__(self, reference: Reference) -> str:
+        path = _checked_path(reference, self.allowed, "${file:/path/of/file:key}")
+        try:
+            properties = load_properties(path)
+        except ConfigError as error:
+            raise reference.fail(error.message.rstrip("."), error.remedy) from error
+        if reference.key not in properties:
+            raise reference.fail(f"{path} has no key {reference.key}", "Add it to that file.")
+        return properties[reference.key]
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryProvider:
+    """`${dir:/path:file}`: the text of one file of a directory."""
+
+    allowed: tuple[Path, ...]
+
+    def __call__(self, reference: Reference) -> str:
+        path = _checked_path(reference, self.allowed, "${dir:/path/of/directory:file}")
+        file = path / reference.key
+        if file.parent != path or not file.is_file():
+            raise reference.fail(
+                f"{path} has no file {reference.key}", "Put the value into a file of that name."
+            )
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise reference.fail(
+                f"{file} cannot be read: {error}", "Check its permissions and encoding (UTF-8)."
+            ) from error
+
+
+def _checked_path(reference: Reference, allowed: tuple[Path, ...], form: str) -> Path:
+    if not reference.path:
+        raise reference.fail("it names no path", f"Write {form}.")
+    path = _normal(reference.path)
+    if allowed and not any(path.is_relative_to(root) for root in allowed):
+        raise reference.fail(
+            f"allowed.paths of its provider does not contain {path}",
+            "Add the directory to allowed.paths.",
+        )
+    return path

@@ -1,0 +1,104 @@
+"""What a value must satisfy: a key name and a typed value come in, a complaint or None goes out.
+
+The words are those of Kafka's `ConfigDef`, since Connect's REST answers carry them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Validator(Protocol):
+    """Says what is wrong with a typed value, or None."""
+
+    def __call__(self, name: str, value: object) -> str | None: ...
+
+
+def invalid(name: str, value: object, expected: str) -> str:
+    """The words of `ConfigException` for a wrong value."""
+    return f"Invalid value {value} for configuration {name}: {expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A number not below `low` and not above `high`, where given."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def __call__(self, name: str, value: object) -> str | None:
+        if not isinstance(value, int | float):
+            return invalid(name, value, "Value must be non-null")
+        if self.low is not None and value < self.low:
+            return invalid(name, value, f"Value must be at least {self.low}")
+        if self.high is not None and value > self.high:
+            return invalid(name, value, f"Value must be no more than {self.high}")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    ignore_case: bool = False
+
+    def __call__(self, name: str, value: object) -> str | None:
+        word = str(value).upper() if self.ignore_case else str(value)
+        allowed = [w.upper() if self.ignore_case else w for w in self.words]
+        if word in allowed:
+            return None
+        hint = " (case insensitive)" if self.ignore_case else ""
+        return invalid(name, value, f"String must be one of{hint}: {', '.join(self.words)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list without empty elements, of `words` only where given, and perhaps not empty itself."""
+
+    words: tuple[str, ...] = ()
+    may_be_empty: bool = True
+
+    def __call__(self, name: str, value: object) -> str | None:
+        items = value if isinstance(value, tuple) else ()
+        if not items and not self.may_be_empty:
+            valid = f" Valid values include: [{', '.join(self.words)}]" if self.words else ""
+            return f"Configuration '{name}' must not be empty.{valid}"
+        if "" in items:
+            return f"Configuration '{name}' values must not be empty."
+        wrong = [item for item in items if self.words and item not in self.words]
+        return OneOf(self.words)(name, wrong[0]) if wrong else None
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueAliases:
+    """A list of aliases, none of them twice: an error here, not a warning, as each names a step."""
+
+    def __call__(self, name: str, value: object) -> str | None:
+        items = value if isinstance(value, tuple) else ()
+        if len(set(items)) == len(items):
+            return None
+        return invalid(name, f"[{', '.join(items)}]", "Duplicate alias provided.")
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmpty:
+    """A text that is not empty, and optionally free of control characters."""
+
+    control_characters: bool = True
+    empty_message: str = "String must be non-empty"
+
+    def __call__(self, name: str, value: object) -> str | None:
+        text = str(value)
+        if not text:
+            return invalid(name, text, self.empty_message)
+        found = [str(ord(c)) for c in text if ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F]
+        if self.control_characters or not found:
+            return None
+        codes = ", ".join(found)
+        return invalid(
+            name,
+            text,
+            f"String may not contain control sequences but had the following ASCII chars: {codes}",
+        )

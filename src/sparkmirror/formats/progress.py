@@ -1,0 +1,73 @@
+"""Progress records: what a copy task reports once a second to `mm2-progress.<source alias>.internal` on the target.
+
+Key: `connector/task`. Value: one JSON object with the partitions that changed since the last report (all of them in the first
+report and in every thirtieth). Counters run from the start of the task (`since`), so rates come from two reports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparkmirror.errors import KafkaError
+
+
+def progress_topic(source_alias: str) -> str:
+    return f"mm2-progress.{source_alias}.internal"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    topic: str
+    partition: int
+    remote: str
+    offset: int
+    """Next source offset to be copied."""
+    target: int
+    """Next offset on the target."""
+    records: int
+    bytes: int
+    lag: int
+    """Source records not yet on the target; -1 while unknown."""
+    age_ms: int
+    """Age of the last copied record when it was acknowledged; -1 before the first."""
+    state: str = "RUNNING"
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    connector: str
+    task: int
+    since: int
+    time: int
+    partitions: tuple[PartitionProgress, ...]
+
+
+def encode(progress: Progress) -> tuple[bytes, bytes]:
+    key = f"{progress.connector}/{progress.task}".encode()
+    value: dict[str, Any] = {
+        "connector": progress.connector,
+        "task": progress.task,
+        "since": progress.since,
+        "time": progress.time,
+        "partitions": [asdict(row) for row in progress.partitions],
+    }
+    return key, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(value: bytes) -> Progress:
+    try:
+        fields = json.loads(value)
+        rows: Sequence[dict[str, Any]] = fields["partitions"]
+        return Progress(
+            fields["connector"],
+            fields["task"],
+            fields["since"],
+            fields["time"],
+            tuple(PartitionProgress(**row) for row in rows),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise KafkaError(f"A progress record cannot be read: {error}.") from error

@@ -1,0 +1,1 @@
+"""How source offsets and target offsets belong together."""

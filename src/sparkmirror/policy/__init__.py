@@ -1,0 +1,1 @@
+"""Which topics are copied and what they are called on the other side."""
