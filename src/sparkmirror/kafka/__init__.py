@@ -1,0 +1,1 @@
+"""The wire: brokers, requests, batches, records."""

@@ -1,0 +1,134 @@
+"""Record batches as bytes: headers read, batches cut out of a fetch, and re-addressed in place for the target.
+
+A batch (magic 2) is 61 bytes of header and the records behind it. Only the header is touched here; `records` opens the rest.
+What a broker demands of a batch that is sent to it again:
+base offset 0, one batch per partition and request, no gaps, no control bit, no transactional bit, CRC32C over byte 21 on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import crc32c
+
+HEADER_SIZE = 61
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+# baseOffset, length, leaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId,
+# producerEpoch, baseSequence, count
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PREFIX = struct.Struct(">qiib")
+_PRODUCER = struct.Struct(">qhi")
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+_U32 = struct.Struct(">I")
+
+
+class Batch:
+    """The header of one batch, with the view of all its bytes. Plain and mutable for speed; treat it as data."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "count",
+        "last_offset_delta",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "view",
+    )
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        (
+            self.base_offset,
+            _,
+            self.leader_epoch,
+            self.magic,
+            _,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = _HEADER.unpack_from(view)
+
+    @property
+    def last_offset(self) -> int:
+        return int(self.base_offset + self.last_offset_delta)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def codec(self) -> int:
+        return int(self.attributes & CODEC_MASK)
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether a broker takes the batch as it is, with its header patched (no rebuild through the codec)."""
+        return (
+            self.count == self.last_offset_delta + 1
+            and not self.attributes & (LOG_APPEND_TIME | DELETE_HORIZON)
+            and self.magic == 2
+        )
+
+
+def whole_batches(records: memoryview) -> Iterator[memoryview]:
+    """The batches of a fetch answer, without the partial one that may stand at its end."""
+    position, end = 0, len(records)
+    while position + 17 <= end:
+        _, length, _, magic = _PREFIX.unpack_from(records, position)
+        size = 12 + length
+        if length < 14 or position + size > end:
+            return
+        if magic >= 2 and size < HEADER_SIZE:
+            return
+        yield records[position : position + size]
+        position += size
+
+
+def magic_of(view: memoryview) -> int:
+    return view[16]
+
+
+def end_offset(view: memoryview) -> int:
+    """The offset after the last record of a batch (magic < 2: a message set's own offset is its last record's)."""
+    (base,) = _I64.unpack_from(view)
+    if view[16] < 2:
+        return int(base) + 1
+    (delta,) = _I32.unpack_from(view, 23)
+    return int(base) + int(delta) + 1
+
+
+def readdress(batch: Batch, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    """Make a verbatim batch one of ours, in place: address, sequence, CRC. The records are not touched."""
+    view = batch.view
+    _I64.pack_into(view, 0, 0)
+    attributes = batch.attributes & ~TRANSACTIONAL
+    _I16.pack_into(view, 21, attributes)
+    _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
+    _U32.pack_into(view, 17, crc32c.crc32c(view[21:]))
+
+
+def crc_matches(view: memoryview) -> bool:
+    (crc,) = _U32.unpack_from(view, 17)
+    return bool(crc == crc32c.crc32c(view[21:]))

@@ -1,0 +1,222 @@
+"""One cluster as a client sees it: bootstrap addresses in; brokers, topics, leaders and connections out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.settings import ClientSettings
+
+NO_TOPIC_ID = bytes(16)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: dict[int, PartitionInfo] = field(default_factory=dict)
+
+
+def back_off(first: float, most: float) -> Iterator[float]:
+    """Waiting times that double from `first` to `most`, each with up to a fifth of jitter."""
+    wait = first
+    while True:
+        yield min(wait, most) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret
+        wait = min(wait * 2, most)
+
+
+class Cluster:
+    """Metadata and control connections of one cluster.
+
+    Invariants: `topics` holds only what the last refresh of that topic answered without an error; a connection that
+    broke is dropped at once and dialled anew at the next use.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.controller = -1
+        self._connections: dict[int, Connection] = {}
+        self._bootstrap: Connection | None = None
+
+    # -- connections --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        if self._bootstrap is not None:
+            self._bootstrap.close()
+            self._bootstrap = None
+
+    def dial(self, node: int) -> Connection:
+        """A new connection to a broker, for the caller alone."""
+        broker = self.brokers.get(node)
+        if broker is None:
+            raise ConnectionFailed(
+                f"Broker {node} of {self.settings} is not known (it may be down)."
+            )
+        connection = Connection(broker.host, broker.port, self.settings)
+        connection.open()
+        return connection
+
+    def connection(self, node: int) -> Connection:
+        """The control connection to a broker; dialled when first used."""
+        existing = self._connections.get(node)
+        if existing is not None and existing.is_open:
+            return existing
+        self._connections[node] = connection = self.dial(node)
+        return connection
+
+    def any_connection(self) -> Connection:
+        """A connection to whichever broker answers: known ones first, then the bootstrap addresses."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        if self._bootstrap is not None and self._bootstrap.is_open:
+            return self._bootstrap
+        last: ConnectionFailed | None = None
+        for host, port in self._addresses():
+            candidate = Connection(host, port, self.settings)
+            try:
+                candidate.open()
+            except ConnectionFailed as error:
+                last = error
+                continue
+            self._bootstrap = candidate
+            return candidate
+        cause = last.message if last is not None else "no address is known"
+        raise ConnectionFailed(
+            f"No broker of {self.settings} can be reached. {cause}",
+            "Check bootstrap.servers, the network, and that the cluster is up.",
+        )
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        random.shuffle(known)
+        return known + [address for address in self.settings.bootstrap if address not in known]
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def call_any(self, request: Any, most: int | None = None) -> Any:
+        """Ask whichever broker answers; a connection that breaks is replaced once."""
+        for attempt in (1, 2):
+            connection = self.any_connection()
+            try:
+                return connection.call(request, most=most)
+            except ConnectionFailed:
+                if attempt == 2:
+                    raise
+        raise AssertionError  # the loop returns or raises
+
+    def call_node(self, node: int, request: Any, most: int | None = None) -> Any:
+        return self.connection(node).call(request, most=most)
+
+    def call_controller(self, request: Any, most: int | None = None) -> Any:
+        if self.controller not in self.brokers:
+            self.refresh([])
+        return self.call_node(self.controller, request, most)
+
+    def retrying(self, action: Callable[[], T], deadline: float) -> T:
+        """Repeat while the error's flag says that it may pass, until `deadline` (monotonic)."""
+        for wait in back_off(self.settings.retry_backoff, self.settings.retry_backoff_max):
+            try:
+                return action()
+            except KafkaError as error:
+                if not error.retriable or time.monotonic() + wait > deadline:
+                    raise
+                time.sleep(wait)
+        raise AssertionError  # back_off never ends
+
+    # -- metadata -----------------------------------------------------------------------------
+
+    def refresh(self, topics: Collection[str] | None) -> None:
+        """Read brokers and these topics anew (None: all topics). Topics that are gone leave `topics`."""
+        request = messages.MetadataRequest(
+            topics=None
+            if topics is None
+            else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        answer = self.call_any(request)
+        self.brokers = {
+            b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers
+        }
+        self.controller = answer.controller_id
+        for node in [node for node in self._connections if node not in self.brokers]:
+            self._connections.pop(node).close()
+        if topics is None:
+            self.topics = {}
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code == messages.NONE:
+                self.topics[topic.name] = _topic_info(topic)
+            else:
+                self.topics.pop(topic.name, None)
+
+    def topic(self, name: str) -> TopicInfo:
+        """A topic from the last refresh; an error if it was not there."""
+        info = self.topics.get(name)
+        if info is None:
+            raise BrokerError(
+                messages.UNKNOWN_TOPIC_OR_PARTITION,
+                "UNKNOWN_TOPIC_OR_PARTITION",
+                f"Topic {name} is not on {self.settings}, or not visible to us.",
+                "It may not have been created yet, or Describe on it is not allowed.",
+                retriable=True,
+            )
+        return info
+
+    def leader(self, topic: str, partition: int) -> PartitionInfo:
+        """The leader of a partition; a retriable error while there is none."""
+        info = self.topic(topic).partitions.get(partition)
+        if info is None or info.leader < 0 or info.leader not in self.brokers:
+            raise BrokerError(
+                5,
+                "LEADER_NOT_AVAILABLE",
+                f"Partition {topic}-{partition} on {self.settings} has no leader right now.",
+                "Check that the brokers holding its replicas are up.",
+                retriable=True,
+            )
+        return info
+
+
+def _topic_info(topic: Any) -> TopicInfo:
+    raw = getattr(topic, "topic_id", None)
+    topic_id = raw.bytes if raw is not None else NO_TOPIC_ID
+    partitions = {
+        p.partition_index: PartitionInfo(
+            p.partition_index,
+            p.leader_id,
+            -1 if p.leader_epoch is None else p.leader_epoch,
+            tuple(p.replica_nodes),
+        )
+        for p in topic.partitions
+    }
+    return TopicInfo(topic.name, topic_id, bool(topic.is_internal), partitions)

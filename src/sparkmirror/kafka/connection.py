@@ -1,0 +1,273 @@
+"""One TCP connection to one broker: frames out, frames in, in order.
+
+Two ways to use it, never mixed while something is in flight: `call` sends a request object and waits for its answer;
+`submit`, `flush` and `receive` move frames without waiting, for the copy loop, which watches many sockets at once.
+Record bytes are neither copied on the way out (`sendmsg` of views) nor on the way in (`recv_into` the frame's own buffer).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from sparkmirror.errors import BrokerError, ConnectionFailed
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.settings import ClientSettings
+
+Chunk = bytes | bytearray | memoryview
+
+_LENGTH = struct.Struct(">i")
+_MAX_FRAME = 512 << 20
+_MAX_CHUNKS = 512  # below IOV_MAX (1024)
+_WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+class Connection:
+    """A connection with its own in-flight queue.
+
+    Invariants: answers arrive in the order of the requests, so the left end of `_expected` is always the next one;
+    a broken connection is closed at once and never used again.
+    """
+
+    def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
+        self.host = host
+        self.port = port
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self._correlation = 0
+        self._outgoing: deque[Chunk] = deque()
+        self._expected: deque[tuple[int, Any, float]] = deque()
+        self._head = bytearray(4)
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.muted_until = 0.0
+        self.failure = ConnectionFailed(f"{self._where()} is not connected.")
+        self.lost_contexts: list[Any] = []
+        """After the connection broke: the contexts whose answers will never come."""
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect and learn which versions the broker speaks."""
+        try:
+            sock = socket.create_connection(
+                (self.host, self.port), timeout=self._settings.connect_timeout
+            )
+        except OSError as error:
+            raise ConnectionFailed(
+                f"{self._where()} cannot be reached: {error.strerror or error}.",
+                "Check bootstrap.servers, the broker's advertised.listeners and the network.",
+            ) from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer)
+        if self._settings.receive_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer)
+        sock.setblocking(False)
+        self._socket = sock
+        try:
+            self.versions = self._learn_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self.lost_contexts = [context for _, context, _ in self._expected]
+            with contextlib.suppress(OSError):
+                self._socket.close()
+        self._socket = None
+        self._outgoing.clear()
+        self._expected.clear()
+        self._frame = None
+        self._filled = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def _where(self) -> str:
+        return f"Broker {self.host}:{self.port} of {self._settings}"
+
+    def _broken(self, cause: str) -> ConnectionFailed:
+        self.close()
+        self.failure = ConnectionFailed(f"The connection to {self._where()} broke: {cause}.")
+        return self.failure
+
+    def _learn_versions(self) -> dict[int, tuple[int, int]]:
+        for version in (3, 0):  # a broker that does not know v3 says so in a v0 answer
+            request = messages.ApiVersionsRequest(
+                client_software_name="sparkmirror", client_software_version="0.1.0"
+            )
+            answer = self._exchange(request, version, self._settings.connect_timeout)
+            if answer.error_code == messages.NONE:
+                return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        raise messages.broker_error(answer.error_code, f"{self._where()} refused ApiVersions")
+
+    # -- request and answer -------------------------------------------------------------------
+
+    def call(self, request: Any, timeout: float | None = None, most: int | None = None) -> Any:
+        """Send a request and wait for its answer; throttle times asked for are waited out."""
+        version = messages.choose_version(request, self.versions, most)
+        if version is None:
+            raise BrokerError(
+                35,
+                "UNSUPPORTED_VERSION",
+                f"{self._where()} does not speak {request.name} in a version we know.",
+                "Upgrade the cluster, or leave the feature that needs it off.",
+            )
+        answer = self._exchange(request, version, timeout or self._settings.request_timeout)
+        throttle = getattr(answer, "throttle_time_ms", 0) or 0
+        if throttle > 0:
+            time.sleep(throttle / 1000)
+        return answer
+
+    def _exchange(self, request: Any, version: int, timeout: float) -> Any:
+        correlation = self.next_correlation()
+        frame = messages.encode(request, version, correlation, self._settings.client_id)
+        _, answer = messages.decode(request, self.exchange_frames([frame], correlation, timeout))
+        return answer
+
+    def exchange_frames(
+        self, chunks: Sequence[Chunk], correlation: int, timeout: float | None = None
+    ) -> memoryview:
+        """Send one framed request and wait for its answer's frame."""
+        patience = timeout or self._settings.request_timeout
+        deadline = time.monotonic() + patience
+        self.submit(chunks, correlation, None)
+        while True:
+            for _, payload in self.receive():
+                return payload
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._broken(f"no answer within {patience:.0f} s")
+            self._wait(left)
+
+    def _wait(self, timeout: float) -> None:
+        poll = select.poll()
+        events = select.POLLIN | (select.POLLOUT if self._outgoing else 0)
+        poll.register(self.fileno(), events)
+        poll.poll(max(1, int(timeout * 1000)))
+        if self._outgoing:
+            self.flush()
+
+    # -- frames -------------------------------------------------------------------------------
+
+    def next_correlation(self) -> int:
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        return self._correlation
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._expected)
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._outgoing)
+
+    @property
+    def oldest_sent(self) -> float | None:
+        """When the request that has waited longest was submitted, by the monotonic clock."""
+        return self._expected[0][2] if self._expected else None
+
+    def submit(self, chunks: Sequence[Chunk], correlation: int, context: Any) -> None:
+        """Queue a framed request; `context` comes back with the answer."""
+        if self._socket is None:
+            raise self._broken("it is closed")
+        self._expected.append((correlation, context, time.monotonic()))
+        self._outgoing.extend(chunks)
+        self.flush()
+
+    def abandon(self) -> list[Any]:
+        """Close, and give back the contexts whose answers will never come."""
+        self.close()
+        return self.lost_contexts
+
+    def flush(self) -> None:
+        """Hand the socket as much of what is queued as it takes."""
+        if self._socket is None:
+            raise self._broken("it is closed")
+        while self._outgoing:
+            batch = [self._outgoing[i] for i in range(min(len(self._outgoing), _MAX_CHUNKS))]
+            try:
+                sent = self._socket.sendmsg(batch)
+            except OSError as error:
+                if error.errno in _WOULD_BLOCK:
+                    return
+                raise self._broken(str(error.strerror or error)) from error
+            self._drop_sent(sent)
+
+    def flush_quietly(self) -> None:
+        """`flush` for a poller: if the connection breaks, the reader finds it closed and deals with it."""
+        with contextlib.suppress(ConnectionFailed):
+            self.flush()
+
+    def _drop_sent(self, sent: int) -> None:
+        while sent > 0:
+            chunk = self._outgoing.popleft()
+            if len(chunk) > sent:
+                self._outgoing.appendleft(memoryview(chunk)[sent:])
+                return
+            sent -= len(chunk)
+
+    def receive(self) -> list[tuple[Any, memoryview]]:
+        """All frames that are complete by now, each with the context of its request.
+
+        The view starts at the correlation id, and its buffer belongs to the caller alone.
+        """
+        done: list[tuple[Any, memoryview]] = []
+        while self._fill():
+            frame = self._frame
+            assert frame is not None  # noqa: S101 - _fill says a frame is complete
+            self._frame, self._filled = None, 0
+            if not self._expected:
+                raise self._broken("an answer came that nobody asked for")
+            correlation, context, _ = self._expected.popleft()
+            (got,) = _LENGTH.unpack_from(frame, 0)
+            if got != correlation:
+                raise self._broken(f"answer {got} came where {correlation} was expected")
+            done.append((context, memoryview(frame)))
+        return done
+
+    def _fill(self) -> bool:
+        """Read until one frame is complete (True) or the socket is empty (False)."""
+        while True:
+            if self._frame is None:
+                if not self._read_into(memoryview(self._head)[self._filled :]):
+                    return False
+                if self._filled < 4:
+                    continue
+                (length,) = _LENGTH.unpack(self._head)
+                if not 4 <= length <= _MAX_FRAME:
+                    raise self._broken(f"a frame of {length} bytes was announced")
+                self._frame, self._filled = bytearray(length), 0
+            if not self._read_into(memoryview(self._frame)[self._filled :]):
+                return False
+            if self._filled == len(self._frame):
+                return True
+
+    def _read_into(self, room: memoryview) -> bool:
+        if self._socket is None:
+            raise self._broken("it is closed")
+        try:
+            got = self._socket.recv_into(room)
+        except OSError as error:
+            if error.errno in _WOULD_BLOCK:
+                return False
+            raise self._broken(str(error.strerror or error)) from error
+        if got == 0:
+            raise self._broken("the broker closed it")
+        self._filled += got
+        return True

@@ -1,0 +1,119 @@
+"""Kafka's requests and error codes: message objects in, framed bytes out, and back.
+
+The only module (with `security`) that imports kafka-python, so that its private modules are named in one place.
+Fetch and Produce have an encoding of their own (`fetch`, `produce`): those carry record bytes and may not copy them.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import kafka.errors as kafka_python_errors
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeProducersRequest,
+    IncrementalAlterConfigsRequest,
+)
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from sparkmirror.errors import BrokerError
+
+__all__ = [
+    "ApiVersionsRequest",
+    "CreatePartitionsRequest",
+    "CreateTopicsRequest",
+    "DeleteRecordsRequest",
+    "DeleteTopicsRequest",
+    "DescribeConfigsRequest",
+    "DescribeProducersRequest",
+    "IncrementalAlterConfigsRequest",
+    "InitProducerIdRequest",
+    "ListOffsetsRequest",
+    "MetadataRequest",
+    "OffsetForLeaderEpochRequest",
+]
+
+# Error codes that the data path decides on; everything else goes by its flags.
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
+NOT_LEADER_OR_FOLLOWER = 6
+MESSAGE_TOO_LARGE = 10
+TOPIC_AUTHORIZATION_FAILED = 29
+INVALID_TIMESTAMP = 32
+TOPIC_ALREADY_EXISTS = 36
+INVALID_PARTITIONS = 37
+INVALID_REPLICATION_FACTOR = 38
+NOT_CONTROLLER = 41
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+DUPLICATE_SEQUENCE_NUMBER = 46
+INVALID_PRODUCER_EPOCH = 47
+UNKNOWN_PRODUCER_ID = 59
+FETCH_SESSION_ID_NOT_FOUND = 70
+INVALID_FETCH_SESSION_EPOCH = 71
+FENCED_LEADER_EPOCH = 74
+INVALID_RECORD = 87
+PRODUCER_FENCED = 90
+UNKNOWN_TOPIC_ID = 100
+INCONSISTENT_TOPIC_ID = 103
+FETCH_SESSION_TOPIC_ID_ERROR = 106
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, as its documentation spells it."""
+    known = kafka_python_errors.kafka_errors.get(code)
+    return str(known.message) if known is not None else f"error {code}"
+
+
+def is_retriable(code: int) -> bool:
+    known = kafka_python_errors.kafka_errors.get(code)
+    return bool(known is not None and known.retriable)
+
+
+def is_stale_metadata(code: int) -> bool:
+    """Whether this error says that the leader or the topic is not where we thought."""
+    known = kafka_python_errors.kafka_errors.get(code)
+    return bool(known is not None and known.invalid_metadata)
+
+
+def broker_error(code: int, what: str, detail: str | None = None, remedy: str = "") -> BrokerError:
+    """The error of our tree for a broker's error code; `what` says what was asked, of whom."""
+    name = error_name(code)
+    text = f"{what}: {name}" + (f" ({detail})" if detail else "") + "."
+    return BrokerError(code, name, text, remedy, retriable=is_retriable(code))
+
+
+def choose_version(
+    request: Any, ranges: dict[int, tuple[int, int]], most: int | None = None
+) -> int | None:
+    """The newest version both sides speak, or None if there is none."""
+    if request.API_KEY not in ranges:
+        return None
+    low, high = ranges[request.API_KEY]
+    ours = request.max_version if most is None else min(most, request.max_version)
+    version = min(high, ours)
+    return None if version < max(low, request.min_version) else int(version)
+
+
+def encode(request: Any, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The framed bytes of a request."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(request.encode(framed=True, header=True))
+
+
+def decode(request: Any, payload: bytes | bytearray | memoryview) -> tuple[int, Any]:
+    """Correlation id and response object, from the bytes after the frame's length."""
+    response_class = ResponseClassRegistry.get_response_class(request.header)
+    buffer = io.BytesIO(payload)
+    header = response_class.parse_header(buffer)
+    return header.correlation_id, response_class.decode(buffer)

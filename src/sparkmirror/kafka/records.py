@@ -1,0 +1,92 @@
+"""The record codec: batches opened to records, and records closed to a batch that a broker takes.
+
+The only module that imports aiokafka (its codec is C: 0.3 µs a record to read, 0.4 to write). What `decode` gives are the
+codec's own objects, since wrapping each would cost more than reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatch
+
+from sparkmirror.kafka.batches import CODEC_MASK, magic_of
+
+Headers = list[tuple[str, bytes | None]]
+
+# Room for a batch of any size a broker would take: splitting is decided elsewhere, never by the builder.
+_UNBOUNDED = 1 << 30
+
+
+class Record(Protocol):
+    """One record as it was read; `offset` is its offset in the log it was read from."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+
+
+class NewRecord(NamedTuple):
+    """One record of our own, to be written."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def decode(view: memoryview) -> list[Record]:
+    """The records of one batch of any magic; LogAppendTime batches give the append time to every record."""
+    if magic_of(view) >= 2:
+        return cast("list[Record]", list(DefaultRecordBatch(view)))
+    return [
+        NewRecord(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, [])
+        for r in LegacyRecordBatch(bytes(view), magic_of(view))
+    ]
+
+
+def encode(
+    records: Iterable[Record],
+    codec: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+) -> bytearray:
+    """One gapless batch with base offset 0 and these records in order."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec & CODEC_MASK,
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        batch_size=_UNBOUNDED,
+    )
+    append = builder.append
+    for delta, record in enumerate(records):
+        append(delta, record.timestamp, record.key, record.value, record.headers)
+    return cast("bytearray", builder.build())
+
+
+def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
+    """A batch of our own records (positions, syncs, progress): uncompressed, no producer id."""
+    return encode((NewRecord(0, timestamp, key, value, []) for key, value in records), 0)
+
+
+def same_content(one: Record, other: Record) -> bool:
+    """Whether two records carry the same key, value and headers (their offsets and, by topic, times may differ)."""
+    return (
+        one.key == other.key
+        and one.value == other.value
+        and list(one.headers) == list(other.headers)
+    )
