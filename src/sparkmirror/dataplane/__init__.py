@@ -1,0 +1,1 @@
+"""The data path: what a Spark task does with its partitions."""

@@ -1,0 +1,237 @@
+"""Spark: plans in, one long-running job per flow out, one Spark task per plan; its ledger when the epoch is over.
+
+The only module (with `worker_daemon`) that imports pyspark. A plan is a row of the job's input, a ledger a row of its output;
+records never pass through the JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkConf, SparkContext
+
+from sparkmirror.errors import SparkError
+
+from .copy import LedgerRow
+from .plan import TaskPlan
+from .worker import run_plans
+
+log = logging.getLogger(__name__)
+
+_LOG4J = Path(__file__).with_name("spark-log4j2.properties")
+# A driver that only schedules: small heap, one-thread collector, no second compiler.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
+
+
+def session_config(settings: Mapping[str, str], slots: int, flows: int) -> dict[str, str]:
+    """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
+
+    `slots` is how many tasks want to run at once (they wait on sockets, so slots are not cores), `flows` the least that must.
+    """
+    level = settings.get("spark.log.level", "off").lower()
+    defaults = {
+        "spark.master": f"local[{max(1, slots)}]",
+        "spark.app.name": "sparkmirror",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "sparkmirror.dataplane.worker_daemon",
+        "spark.python.task.killTimeout": "1s",
+        "spark.task.reaper.enabled": "true",
+        "spark.task.reaper.killTimeout": "30s",
+        "spark.shuffle.service.enabled": "false",
+    }
+    found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
+    if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
+        del found["spark.driver.host"]  # executors elsewhere must be able to call back
+    found["spark.master"] = _enough_slots(found["spark.master"], flows)
+    quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"
+    own = found.get("spark.driver.extraJavaOptions", "")
+    found["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {quiet} {own}".strip()
+    return found
+
+
+def _enough_slots(master: str, flows: int) -> str:
+    """A local master with a slot for every flow at least: a job that waits for one would wait for ever."""
+    match = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    if match is None:
+        return master
+    cores = match.group(1) or "1"
+    slots = (os.cpu_count() or 1) if cores == "*" else int(cores)
+    if slots >= flows:
+        return master
+    log.warning(
+        "spark.master=%s has %d slot(s) for %d flows; using local[%d].", master, slots, flows, flows
+    )
+    return f"local[{flows}]"
+
+
+class SparkSession:
+    """The one Spark context of this process.
+
+    Invariants: `start` after `stop` gives a new JVM, also when the old one was killed; jobs of a session that is gone end with
+    a SparkError.
+    """
+
+    def __init__(self, settings: Mapping[str, str], slots: int, flows: int) -> None:
+        self._config = session_config(settings, slots, flows)
+        self._context: SparkContext | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_alive(self) -> bool:
+        context = self._context
+        if context is None:
+            return False
+        process = getattr(context._gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            return False
+        try:
+            return not context._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
+
+    def start(self) -> None:
+        """Start the JVM and the context unless they are there."""
+        with self._lock:
+            if self.is_alive:
+                return
+            if self._context is not None:
+                log.warning("The Spark session was lost; starting a new one.")
+                self._discard()
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            conf = SparkConf(loadDefaults=False)
+            for key, value in self._config.items():
+                conf.set(key, value)
+            try:
+                self._context = SparkContext(conf=conf)
+            except (Py4JError, OSError, RuntimeError) as error:
+                self._discard()
+                raise SparkError(
+                    f"Spark could not be started ({self._config['spark.master']}): {_first_line(error)}",
+                    "Check JAVA_HOME (Java 17 or newer) and the spark.* keys.",
+                ) from error
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at the same time."""
+        context = self._context
+        if context is None:
+            raise SparkError("The Spark session is not started.")
+        try:
+            return int(context.defaultParallelism)
+        except (Py4JError, OSError) as error:
+            raise SparkError(f"The Spark session is gone: {_first_line(error)}") from error
+
+    def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
+        context = self._context
+        if context is None:
+            raise SparkError("The Spark session is not started.")
+        return CopyJob(context, name, plans)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._discard()
+
+    def _discard(self) -> None:
+        """Leave nothing of the context behind, whatever state its JVM is in."""
+        context, self._context = self._context, None
+        gateway = SparkContext._gateway
+        with _quiet_py4j():
+            if context is not None:
+                with contextlib.suppress(Py4JError, OSError, TypeError, AttributeError):
+                    context.stop()
+            process: Any = getattr(gateway, "proc", None)
+            if gateway is not None:
+                with contextlib.suppress(Py4JError, OSError):
+                    gateway.shutdown()
+        if process is not None:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()  # the gateway's JVM ends with its standard input
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.wait()
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+class CopyJob:
+    """One epoch of a flow: a Spark job that runs until it is done, cancelled or lost.
+
+    Invariant: `finished` is set exactly once, after `ledger` or `error` has its value.
+    """
+
+    def __init__(self, context: SparkContext, name: str, plans: Sequence[TaskPlan]) -> None:
+        self._context = context
+        self._name = name
+        self._plans = list(plans)
+        self.ledger: list[LedgerRow] = []
+        self.error: SparkError | None = None
+        self.cancelled = False
+        self.finished = threading.Event()
+        self._thread = InheritableThread(target=self._run, daemon=True, name=f"spark {name}")
+        self._thread.start()
+
+    def _run(self) -> None:
+        context = self._context
+        try:
+            context.setJobGroup(self._name, f"sparkmirror {self._name}", interruptOnCancel=True)
+            rows = context.parallelize(self._plans, len(self._plans)).mapPartitions(run_plans)
+            self.ledger = list(rows.collect())
+        except (Py4JError, OSError, TypeError, AttributeError) as error:
+            # pyspark touches attributes of a context that another thread has stopped: TypeError, AttributeError
+            if not self.cancelled:
+                self.error = SparkError(
+                    f"The Spark job of flow {self._name} ended: {_cause(error)}"
+                )
+        finally:
+            self.finished.set()
+
+    def cancel(self, timeout: float = 10.0) -> None:
+        """End the job: its Python workers are killed, which is always safe."""
+        self.cancelled = True
+        with _quiet_py4j(), contextlib.suppress(Py4JError, OSError, TypeError, AttributeError):
+            self._context.cancelJobGroup(self._name)
+        self.finished.wait(timeout)
+
+
+@contextlib.contextmanager
+def _quiet_py4j() -> Iterator[None]:
+    """py4j reports a broken socket by itself, with a trace, while we deal with it."""
+    logger = logging.getLogger("py4j")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+
+
+def _cause(error: BaseException) -> str:
+    """The line of a Spark error that tells something: the last exception of the Python worker, or the first line."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    for line in reversed(lines):
+        if line.startswith("sparkmirror.errors."):
+            return line.partition(": ")[2] or line
+    for line in lines:
+        if "Python worker exited unexpectedly" in line or "crashed" in line:
+            return "a Python worker was lost."
+    return _first_line(error)

@@ -1,0 +1,362 @@
+"""One partition on its way: fetch answers in, addressed batches out, acknowledgements in, a position out."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Protocol
+
+from sparkmirror.errors import RecordTooLarge
+from sparkmirror.formats.position import Numbering, Position, advance
+from sparkmirror.kafka import messages, records
+from sparkmirror.kafka.batches import readdress
+from sparkmirror.kafka.fetch import Fetched
+
+from .plan import CopySettings, PartitionPlan
+from .resume import Known
+from .stream import Piece, Stream
+
+SMALL_BATCH = 4096
+_HISTORY = 64
+
+
+class Sent:
+    """An addressed batch, kept until it is acknowledged so that exactly the same bytes can be sent again."""
+
+    __slots__ = ("buffer", "count", "first_offset", "last_offset", "pieces", "sequence")
+
+    def __init__(
+        self,
+        pieces: list[Piece],
+        buffer: bytearray | memoryview,
+        sequence: int,
+        first_offset: int,
+        last_offset: int,
+        count: int,
+    ) -> None:
+        self.pieces = pieces
+        self.buffer = buffer
+        self.sequence = sequence
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.count = count
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.last_offset - self.first_offset + 1 == self.count
+
+
+class Budget:
+    """Bytes fetched and not yet addressed, over all partitions of a task."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def has_room(self) -> bool:
+        return self.used < self.limit
+
+
+class Watcher(Protocol):
+    """The copy task, as a partition sees it. Called from the loop, once per answer."""
+
+    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
+        """The batch is on the target at `base_offset`; the position has moved."""
+
+    def changed(self, copy: PartitionCopy) -> None:
+        """There may be more to send, or trouble to deal with."""
+
+
+class PartitionCopy:
+    """The state of one partition in a copy task.
+
+    Invariants:
+    - `position` (kept as single fields, since it moves with every batch) is what the target has acknowledged; `_window` holds,
+      in order and without a gap, the batches after it, the first `outstanding` of which are with the broker; `_ready` holds
+      what was fetched after those.
+    - Sequence numbers are given when a batch enters the window and never change; only `restart` empties the window.
+    - While `trouble` is set nothing is sent; it is dealt with when nothing is outstanding any more.
+    - `_limit` is the size above which batches are known to be refused by the target.
+    """
+
+    def __init__(
+        self, plan: PartitionPlan, settings: CopySettings, budget: Budget, watcher: Watcher
+    ) -> None:
+        self.plan = plan
+        self.key = plan.key
+        self._settings = settings
+        self._budget = budget
+        self._watcher = watcher
+        self._base = Position(-1)
+        self._offset = -1
+        self._done_sequence = 0
+        self._target_offset = 0
+        self._leader_epoch = -1
+        self._stream = Stream(0, settings.fetch.isolation)
+        self._numbering = Numbering(-1, -1)
+        self._sequence = 0
+        self._ready: deque[Piece] = deque()
+        self._window: deque[Sent] = deque()
+        self._history: deque[Position] = deque(maxlen=_HISTORY)
+        self._limit = 1 << 31
+        self.ready_bytes = 0
+        self.outstanding = 0
+        self.trouble = messages.NONE
+        self.trouble_text: str | None = None
+        self.fetch_trouble = messages.NONE
+        self.active = False
+        self.attempts = 0
+        self.records = 0
+        self.bytes = 0
+        self.high_watermark = -1
+        self.last_timestamp = -1
+        self.last_latency_ms = -1.0
+        self.rebuilt = 0
+
+    # -- from the source ----------------------------------------------------------------------
+
+    @property
+    def fetch_offset(self) -> int:
+        return self._stream.next_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last batch read, for the broker to notice that its log diverged."""
+        if self._ready:
+            return self._ready[-1].leader_epoch
+        if self._window:
+            return self._window[-1].pieces[-1].leader_epoch
+        return self._leader_epoch
+
+    def feed(self, fetched: Fetched) -> None:
+        """Take in what was fetched."""
+        self.high_watermark = fetched.high_watermark
+        if not fetched.records:
+            return
+        for piece in self._stream.feed(fetched):
+            self._ready.append(piece)
+            self._count(len(piece.view))
+
+    def _count(self, size: int) -> None:
+        self.ready_bytes += size
+        self._budget.used += size
+
+    @property
+    def lag(self) -> int:
+        """Source records (by offset) that are not on the target yet."""
+        if self.high_watermark < 0:
+            return -1
+        idle = not self._ready and not self._window
+        done = self._stream.next_offset if idle else self._offset + 1
+        return max(0, self.high_watermark - done)
+
+    # -- to the target ------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._ready) or len(self._window) > self.outstanding
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._ready and not self._window
+
+    def next_batch(self) -> Sent | None:
+        """The next batch to send, if one may be sent now; it counts as outstanding from here on."""
+        if not self.active or self.trouble or self.outstanding >= self._settings.max_in_flight:
+            return None
+        if self.outstanding == len(self._window):
+            if not self._ready:
+                return None
+            self._window.extend(self._address(self._take()))
+        sent = self._window[self.outstanding]
+        self.outstanding += 1
+        return sent
+
+    def _take(self) -> list[Piece]:
+        """The next piece; with more waiting behind it, small ones together, since a request carries one batch a partition."""
+        ready = self._ready
+        first = ready.popleft()
+        size = len(first.view)
+        taken = [first]
+        if size <= SMALL_BATCH:
+            codec = first.codec
+            while ready and size < self._settings.merge_bytes:
+                piece = ready[0]
+                if len(piece.view) > SMALL_BATCH or piece.codec != codec:
+                    break
+                taken.append(ready.popleft())
+                size += len(piece.view)
+        self._count(-size)
+        return taken
+
+    def _address(self, pieces: list[Piece]) -> list[Sent]:
+        """Give the pieces their sequence numbers: one batch, or several where the target takes only smaller ones."""
+        piece = pieces[0]
+        if len(pieces) == 1 and piece.batch is not None and len(piece.view) < self._limit:
+            batch, sequence = piece.batch, self._sequence
+            readdress(batch, self._numbering.producer_id, self._numbering.epoch, sequence)
+            self._sequence = advance(sequence, batch.count)
+            return [
+                Sent(
+                    pieces, piece.view, sequence, piece.first_offset, piece.last_offset, batch.count
+                )
+            ]
+        size = sum(len(piece.view) for piece in pieces)
+        parts = 1 if size < self._limit else 2 * size // self._limit + 1
+        return self._rebuild(pieces, parts)
+
+    def _rebuild(self, pieces: list[Piece], parts: int) -> list[Sent]:
+        """Open the batches and close their records again as `parts` gapless ones."""
+        opened = [record for piece in pieces for record in _with_offsets(piece)]
+        size = max(1, -(-len(opened) // parts))
+        sent = []
+        for start in range(0, len(opened), size):
+            chunk = opened[start : start + size]
+            sent.append(self._close(pieces, chunk, self._sequence))
+            self._sequence = advance(self._sequence, len(chunk))
+        self.rebuilt += len(sent)
+        return sent
+
+    def _close(self, pieces: list[Piece], chunk: list[_Offset], sequence: int) -> Sent:
+        buffer = records.encode(
+            [record for _, record in chunk],
+            pieces[0].codec,
+            self._numbering.producer_id,
+            self._numbering.epoch,
+            sequence,
+        )
+        return Sent(pieces, buffer, sequence, chunk[0][0], chunk[-1][0], len(chunk))
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def result(self, sent: Sent, code: int, base_offset: int, text: str | None) -> None:
+        """What the broker said of a batch. After a first error the rest is only waited for: it will be sent again."""
+        self.outstanding -= 1
+        if not self.trouble:
+            self._settle(sent, code, base_offset, text)
+        self._watcher.changed(self)
+
+    def _settle(self, sent: Sent, code: int, base_offset: int, text: str | None) -> None:
+        if code != messages.NONE or base_offset < 0 or sent is not self._window[0]:
+            self.trouble = code or messages.DUPLICATE_SEQUENCE_NUMBER
+            self.trouble_text = text
+            return
+        self._window.popleft()
+        piece = sent.pieces[-1]
+        self._offset = sent.last_offset
+        self._done_sequence = advance(sent.sequence, sent.count)
+        self._target_offset = base_offset + sent.count
+        self._leader_epoch = piece.leader_epoch
+        self.attempts = 0
+        self.records += sent.count
+        self.bytes += len(sent.buffer)
+        self.last_timestamp = piece.max_timestamp
+        self._watcher.acknowledged(self, sent, base_offset)
+
+    def stalled(self, code: int, text: str) -> None:
+        """What was to be sent could not be."""
+        if not self.trouble:
+            self.trouble, self.trouble_text = code, text
+        self._watcher.changed(self)
+
+    def resend(self) -> None:
+        """Send the window again, the same bytes under the same numbers."""
+        self.trouble = messages.NONE
+        self.trouble_text = None
+
+    def split_head(self) -> None:
+        """The target refused the first batch as too large: close its records as smaller batches, under the same numbers."""
+        head = self._window[0]
+        if head.count == 1:
+            size = len(head.buffer)
+            raise RecordTooLarge(
+                f"{self.plan}: the record at offset {head.first_offset} makes a batch of {size:,} bytes, more than topic "
+                f"{self.plan.remote} takes.",
+                f"Raise max.message.bytes of {self.plan.remote} (and, for followers, replica.fetch.max.bytes) above {size:,}; "
+                "the copy goes on by itself.",
+            )
+        self._limit = min(self._limit, len(head.buffer))
+        self._reclose_head(2)
+
+    def reclose_head(self) -> bool:
+        """The target refused the first batch as invalid: write it anew through the codec. False if that was done already."""
+        if isinstance(self._window[0].buffer, bytearray):
+            return False
+        self._reclose_head(1)
+        return True
+
+    def _reclose_head(self, parts: int) -> None:
+        head = self._window.popleft()
+        opened = [record for piece in head.pieces for record in _with_offsets(piece)]
+        inside = [row for row in opened if head.first_offset <= row[0] <= head.last_offset]
+        size = -(-len(inside) // parts)
+        sequence = head.sequence
+        for index, start in enumerate(range(0, len(inside), size)):
+            chunk = inside[start : start + size]
+            self._window.insert(index, self._close(head.pieces, chunk, sequence))
+            sequence = advance(sequence, len(chunk))
+
+    # -- positions ----------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """What the target has acknowledged, as it is to be recorded."""
+        return replace(
+            self._base,
+            offset=self._offset,
+            sequence=self._done_sequence,
+            target_offset=self._target_offset,
+            leader_epoch=self._leader_epoch,
+        )
+
+    @property
+    def numbering(self) -> Numbering | None:
+        return self._base.numbering
+
+    def take_over(self, position: Position) -> None:
+        """Stand at this position (another copy's, while this one only watches)."""
+        self._base = position
+        self._offset = position.offset
+        self._done_sequence = position.sequence
+        self._target_offset = position.target_offset
+        self._leader_epoch = position.leader_epoch
+
+    def restart(self, position: Position) -> None:
+        """Forget what is under way and go on from a position."""
+        assert position.numbering is not None  # noqa: S101 - resume gives only numbered ones
+        self.take_over(position)
+        self._numbering = position.numbering
+        self._sequence = position.sequence
+        self._stream = Stream(position.next_offset, self._settings.fetch.isolation)
+        self._ready.clear()
+        self._window.clear()
+        self._count(-self.ready_bytes)
+        self.outstanding = 0
+        self.trouble = self.fetch_trouble = messages.NONE
+        self.trouble_text = None
+        self.active = True
+        self._history.clear()
+        self._history.append(position)
+
+    def remember(self) -> Position:
+        """The position, kept as one to walk from should the target lose what came after it."""
+        position = self.position
+        self._history.append(position)
+        return position
+
+    @property
+    def known(self) -> Known:
+        return Known(self.position, tuple(self._history))
+
+
+_Offset = tuple[int, records.Record]
+
+
+def _with_offsets(piece: Piece) -> list[_Offset]:
+    """Records with their source offsets; a verbatim batch that was re-addressed counts from its first offset."""
+    opened = piece.records()
+    if piece.opened is not None:
+        return [(record.offset, record) for record in opened]
+    return [(piece.first_offset + index, record) for index, record in enumerate(opened)]

@@ -1,0 +1,93 @@
+"""What a Spark task is told to do: task configs in, one picklable plan per Spark task out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkmirror.formats.position import Position
+from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
+from sparkmirror.kafka.settings import ClientSettings
+
+from .positions import StoreAddress
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition to copy."""
+
+    topic: str
+    partition: int
+    remote: str
+    compacted: bool = False
+    task: int = 0
+    """Index of the connector task that owns it (several may share a Spark task)."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return (self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopySettings:
+    """How to copy: limits and intervals, the same for all tasks of a flow."""
+
+    fetch: FetchLimits = field(default_factory=FetchLimits)
+    reset: str = "earliest"
+    """Where a partition without a position begins: earliest or latest."""
+    recreated_target: str = "fail"
+    """What to do when a remote topic was deleted and created again: fail, restart or continue."""
+    flush_interval: float = 1.0
+    progress_interval: float = 1.0
+    epoch: float = 600.0
+    max_in_flight: int = 5
+    max_request_bytes: int = 8 << 20
+    buffer_bytes: int = 24 << 20
+    partition_buffer_bytes: int = 12 << 20
+    merge_bytes: int = 256 << 10
+    offset_lag_max: int = 100
+    offset_syncs_topic: str = ""
+    """Empty: no offset syncs."""
+    offset_syncs_at_source: bool = True
+    progress_topic: str = ""
+    """Empty: no progress records."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One Spark task: its partitions and all that it needs to reach them."""
+
+    flow: str
+    index: int
+    stamp: int
+    source: ClientSettings
+    target: ClientSettings
+    store: StoreAddress
+    settings: CopySettings
+    partitions: tuple[PartitionPlan, ...]
+    positions: tuple[tuple[TopicPartition, Position | None], ...] = ()
+    read_to: tuple[tuple[int, int], ...] = ()
+
+
+def assign(partitions: Sequence[TopicPartition], tasks_max: int) -> list[list[TopicPartition]]:
+    """MM2's rule: partition i of the list goes to task i mod n, with n = min(tasks.max, partitions)."""
+    count = min(tasks_max, len(partitions))
+    return [list(partitions[index::count]) for index in range(count)]
+
+
+def pack(tasks: Sequence[Sequence[PartitionPlan]], slots: int) -> list[list[PartitionPlan]]:
+    """As many Spark tasks as there are slots at most: connector tasks share one rather than wait for one for ever."""
+    count = max(1, min(slots, len(tasks)))
+    packed: list[list[PartitionPlan]] = [[] for _ in range(count)]
+    for index, partitions in enumerate(tasks):
+        packed[index % count].extend(partitions)
+    return [partitions for partitions in packed if partitions]
+
+
+def positions_of(
+    partitions: Sequence[PartitionPlan], positions: Mapping[TopicPartition, Position | None]
+) -> tuple[tuple[TopicPartition, Position | None], ...]:
+    return tuple((part.key, positions.get(part.key)) for part in partitions)

@@ -1,0 +1,166 @@
+"""The store of positions: the Connect offsets topic on the target, read, appended to, and claimed on.
+
+Comes in: which connector and source cluster. Goes out: the position in force for each partition. See `formats.position` for
+whose word counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.formats import position as formats
+from sparkmirror.formats.connect import default_partition, source_offset_key
+from sparkmirror.formats.position import Entry, Fold, Position
+from sparkmirror.kafka import admin, log, records
+from sparkmirror.kafka.batches import Batch, whole_batches
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits, TopicPartition
+
+_LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Which records of which topic are ours; travels in the plan."""
+
+    topic: str
+    connector: str
+    source_alias: str
+
+
+class PositionStore:
+    """Positions of one connector.
+
+    Invariants: `_read_to` is, per partition of the offsets topic, the offset up to which every record has gone through the
+    folds; a claim is believed only after the log has been read past it.
+    """
+
+    def __init__(self, cluster: Cluster, address: StoreAddress) -> None:
+        self._cluster = cluster
+        self.address = address
+        self._folds: dict[bytes, Fold] = {}
+        self._read_to: dict[int, int] = {}
+        self._keys: dict[TopicPartition, bytes] = {}
+        self._homes: dict[TopicPartition, int] = {}
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def key(self, partition: TopicPartition) -> bytes:
+        key = self._keys.get(partition)
+        if key is None:
+            key = self._keys[partition] = source_offset_key(
+                self.address.connector, self.address.source_alias, partition[0], partition[1]
+            )
+        return key
+
+    def get(self, partition: TopicPartition) -> Position | None:
+        fold = self._folds.get(self.key(partition))
+        return None if fold is None else fold.position
+
+    def seed(
+        self, positions: Mapping[TopicPartition, Position | None], read_to: Mapping[int, int]
+    ) -> None:
+        """Take over what somebody else (the driver) has read."""
+        for partition, position in positions.items():
+            fold = self._folds[self.key(partition)] = Fold()
+            if position is not None:
+                fold.apply(Entry(position))
+        self._read_to = dict(read_to)
+
+    @property
+    def read_to(self) -> dict[int, int]:
+        return dict(self._read_to)
+
+    def catch_up(self) -> None:
+        """Read to the end of the topic as it is now."""
+        topic = self.address.topic
+        partitions = self._cluster.topic(topic).partitions
+        keys = [(topic, partition) for partition in partitions]
+        ends = admin.list_offsets(self._cluster, keys, admin.LATEST)
+        missing = [key for key in keys if key[1] not in self._read_to]
+        if missing:
+            starts = admin.list_offsets(self._cluster, missing, admin.EARLIEST)
+            self._read_to |= {partition: offset for (_, partition), offset in starts.items()}
+        for (_, partition), end in ends.items():
+            self._read(partition, end)
+
+    def _read(self, partition: int, end: int) -> None:
+        start = self._read_to[partition]
+        if start >= end:
+            return
+        for fetched in log.read(self._cluster, self.address.topic, partition, start, end, _LIMITS):
+            for view in whole_batches(fetched.records):
+                self._apply(view, start)
+                start = Batch(view).last_offset + 1
+        self._read_to[partition] = max(start, end)
+
+    def _apply(self, view: memoryview, start: int) -> None:
+        if Batch(view).is_control:
+            return
+        for record in records.decode(view):
+            if record.offset < start or record.key is None:
+                continue
+            fold = self._folds.get(record.key)
+            if fold is None:
+                fold = self._folds[record.key] = Fold()
+            fold.apply(formats.decode(record.value))
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def home(self, partition: TopicPartition) -> int:
+        """The partition of the offsets topic that holds this position."""
+        home = self._homes.get(partition)
+        if home is None:
+            count = len(self._cluster.topic(self.address.topic).partitions)
+            home = self._homes[partition] = default_partition(self.key(partition), count)
+        return home
+
+    def batches(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> dict[int, bytearray]:
+        """One batch per partition of the offsets topic, ready to be appended."""
+        rows: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        for partition, entry in entries:
+            row = (self.key(partition), formats.encode(entry))
+            rows.setdefault(self.home(partition), []).append(row)
+        now = int(time.time() * 1000)
+        return {home: records.control_batch(found, now) for home, found in rows.items()}
+
+    def write(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> None:
+        """Append and wait until every replica in sync has it."""
+        deadline = time.monotonic() + self._cluster.settings.request_timeout
+        for home, batch in self.batches(entries).items():
+            self._cluster.retrying(
+                lambda home=home, batch=batch: log.append(  # type: ignore[misc]
+                    self._cluster, self.address.topic, home, batch
+                ),
+                deadline,
+            )
+
+    def claim(
+        self, claims: Mapping[TopicPartition, tuple[Position, formats.Numbering | None]]
+    ) -> dict[TopicPartition, Position]:
+        """Ask for new numberings, each with the one it replaces; gives the positions in force after that.
+
+        Where somebody else's claim came first, theirs is given, and it is written once more, so that compaction can never
+        leave only the losing one behind.
+        """
+        if not claims:
+            return {}
+        self.write(
+            (partition, Entry(position, True, replaces))
+            for partition, (position, replaces) in claims.items()
+        )
+        self.catch_up()
+        granted: dict[TopicPartition, Position] = {}
+        lost: list[tuple[TopicPartition, Entry]] = []
+        for partition, (wanted, _) in claims.items():
+            position = self.get(partition)
+            if position is None or position.numbering is None:
+                continue  # reset by a person in this very moment: the caller starts over
+            granted[partition] = position
+            if position.origin != wanted.origin or position.numbering != wanted.numbering:
+                lost.append((partition, Entry(position)))
+        if lost:
+            self.write(lost)
+        return granted

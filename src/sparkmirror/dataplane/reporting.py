@@ -1,0 +1,220 @@
+"""What a copy task tells about itself: acknowledged batches in; positions, offset syncs and progress records out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from sparkmirror.errors import KafkaError
+from sparkmirror.formats import progress
+from sparkmirror.formats.mirror import encode_offset_sync
+from sparkmirror.formats.position import Entry, Position
+from sparkmirror.formats.progress import PartitionProgress, Progress
+from sparkmirror.kafka import messages, records
+from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.offsets.syncs import OffsetSyncQueue
+
+from .partition import PartitionCopy, Sent
+from .plan import TaskPlan
+from .positions import PositionStore
+from .sending import Sender, SideWrite
+
+log = logging.getLogger(__name__)
+_FULL_REPORT_EVERY = 30
+
+
+class Reporter:
+    """Writes what is due, without ever holding the data up.
+
+    Invariants: `_dirty` holds the partitions whose newest position is not (known to be) written; at most one write of positions
+    is under way per partition of the offsets topic; a failed write leaves its partitions dirty.
+    """
+
+    def __init__(
+        self, plan: TaskPlan, store: PositionStore, sender: Sender, syncs_sender: Sender
+    ) -> None:
+        self._plan = plan
+        self._settings = plan.settings
+        self._store = store
+        self._sender = sender
+        self._syncs_sender = syncs_sender
+        self._syncs = OffsetSyncQueue(plan.settings.offset_lag_max)
+        self._dirty: dict[TopicPartition, PartitionCopy] = {}
+        self._stirred: set[TopicPartition] = set()
+        self._flush_at = 0.0
+        self._progress_at = 0.0
+        self._reports = 0
+        self._since = int(time.time() * 1000)
+        self._ages: dict[TopicPartition, int] = {}
+        self._syncs_wait = False
+
+    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
+        """The target holds one more batch."""
+        key = copy.key
+        self._dirty[key] = copy
+        self._stirred.add(key)
+        self._ages[key] = int(time.time() * 1000) - copy.last_timestamp
+        if not self._settings.offset_syncs_topic:
+            return
+        if sent.is_contiguous:
+            self._syncs.acked(key, sent.first_offset, base_offset, sent.count)
+        else:
+            self._syncs.acked(key, sent.first_offset, base_offset, 1)
+            self._syncs.acked(key, sent.last_offset, base_offset + sent.count - 1, 1)
+        self._syncs_wait = True
+
+    def send_syncs(self) -> None:
+        """Send the offset syncs that have become due, together; called at every turn of the loop."""
+        if self._syncs_wait:
+            self._syncs_wait = False
+            self._send_syncs()
+
+    def is_due(self, now: float) -> bool:
+        return now >= self._flush_at or now >= self._progress_at
+
+    def report(
+        self,
+        now: float,
+        copies: Collection[PartitionCopy],
+        errors: Mapping[TopicPartition, str],
+    ) -> None:
+        if now >= self._flush_at:
+            self._flush_at = now + self._settings.flush_interval
+            self._flush()
+        if now >= self._progress_at:
+            self._progress_at = now + self._settings.progress_interval
+            self._report_progress(copies, errors)
+
+    def finish(self, copies: Iterable[PartitionCopy]) -> None:
+        """The last positions, written and waited for; a failure only means a longer tail to align at the next start."""
+        entries = [
+            (copy.key, Entry(copy.position))
+            for copy in copies
+            if copy.key in self._dirty and copy.numbering is not None
+        ]
+        try:
+            self._store.write(entries)
+        except KafkaError as error:
+            log.warning("The last positions could not be written: %s", error)
+
+    # -- positions ----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        homes: dict[int, list[PartitionCopy]] = {}
+        try:
+            for copy in dirty.values():
+                homes.setdefault(self._store.home(copy.key), []).append(copy)
+        except KafkaError:
+            self._dirty = dirty | self._dirty
+            return
+        for home, copies in homes.items():
+            entries = [(copy.key, Entry(copy.remember())) for copy in copies]
+            batch = self._store.batches(entries)[home]
+            written = _Written(self, copies)
+            if not self._sender.write(
+                SideWrite(self._plan.store.topic, home, batch, written, None)
+            ):
+                written.result(None, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)
+        if self._settings.offset_syncs_topic:
+            self._syncs.promote()
+            self._send_syncs()
+
+    def not_written(self, copies: Iterable[PartitionCopy]) -> None:
+        for copy in copies:
+            self._dirty.setdefault(copy.key, copy)
+
+    # -- offset syncs -------------------------------------------------------------------------
+
+    def _send_syncs(self) -> None:
+        ready = self._syncs.take_ready()
+        if not ready:
+            return
+        batch = records.control_batch(
+            [encode_offset_sync(sync) for sync in ready], int(time.time() * 1000)
+        )
+        side = SideWrite(self._settings.offset_syncs_topic, 0, batch, _SyncsSent(self), len(ready))
+        if not self._syncs_sender.write(side):
+            self._syncs.sent_done(len(ready))
+
+    def syncs_done(self, count: int) -> None:
+        self._syncs.sent_done(count)
+        self._syncs_wait = True
+
+    # -- progress -----------------------------------------------------------------------------
+
+    def _report_progress(
+        self, copies: Collection[PartitionCopy], errors: Mapping[TopicPartition, str]
+    ) -> None:
+        if not self._settings.progress_topic:
+            return
+        full = self._reports % _FULL_REPORT_EVERY == 0
+        self._reports += 1
+        rows: dict[int, list[PartitionProgress]] = {}
+        for copy in copies:
+            if full or copy.key in self._stirred or copy.key in errors:
+                row = self._row(copy, errors.get(copy.key, ""))
+                rows.setdefault(copy.plan.task, []).append(row)
+        self._stirred.clear()
+        if not rows:
+            return
+        now = int(time.time() * 1000)
+        reports = [
+            progress.encode(
+                Progress(self._plan.store.connector, task, self._since, now, tuple(found))
+            )
+            for task, found in rows.items()
+        ]
+        batch = records.control_batch(reports, now)
+        self._sender.write(SideWrite(self._settings.progress_topic, 0, batch, _Unheard(), None))
+
+    def _row(self, copy: PartitionCopy, error: str) -> PartitionProgress:
+        position: Position = copy.position
+        state = "FAILED" if error else "RUNNING"
+        return PartitionProgress(
+            copy.plan.topic,
+            copy.plan.partition,
+            copy.plan.remote,
+            position.next_offset,
+            position.target_offset,
+            copy.records,
+            copy.bytes,
+            copy.lag,
+            self._ages.get(copy.key, -1),
+            state,
+            error,
+        )
+
+
+class _Written:
+    """Hears whether positions were written."""
+
+    def __init__(self, reporter: Reporter, copies: list[PartitionCopy]) -> None:
+        self._reporter = reporter
+        self._copies = copies
+
+    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
+        if code != messages.NONE:
+            self._reporter.not_written(self._copies)
+
+
+class _SyncsSent:
+    """Hears whether offset syncs were sent; like MM2, a failure is only logged: the next one makes up for it."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
+        if code != messages.NONE:
+            log.warning("Offset syncs could not be written: %s.", messages.error_name(code))
+        self._reporter.syncs_done(int(sent))
+
+
+class _Unheard:
+    """Progress is told anew every second: a report that is lost is not missed."""
+
+    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
+        if code != messages.NONE:
+            log.debug("Progress could not be written: %s.", messages.error_name(code))

@@ -1,0 +1,242 @@
+"""The target side of a copy task: partitions with something to send in, produce requests out, answers back to the owners.
+
+Also carries the small writes of the task itself (positions, offset syncs, progress), to either cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from sparkmirror.errors import ConnectionFailed
+from sparkmirror.kafka import messages, produce
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.connection import Connection
+
+from .partition import PartitionCopy
+from .poller import Poller
+
+log = logging.getLogger(__name__)
+NETWORK_EXCEPTION = 13
+_REDIAL_S = 0.5
+
+
+class Owner(Protocol):
+    """Who wants to hear what became of a batch. Called from the copy loop, once per batch."""
+
+    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None: ...
+
+
+class SideWrite(NamedTuple):
+    """A small write beside the data."""
+
+    topic: str
+    partition: int
+    batch: bytearray
+    owner: Owner
+    token: Any
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One broker: its connection and who waits to be sent."""
+
+    node: int
+    connection: Connection | None = None
+    version: int = 0
+    ready: dict[PartitionCopy, None] = field(default_factory=dict)
+    side: deque[SideWrite] = field(default_factory=deque)
+    redial_at: float = 0.0
+
+
+_Context = tuple[dict[bytes, str], dict[tuple[str, int], tuple[Owner, Any]]]
+
+
+class Sender:
+    """Sends to one cluster.
+
+    Invariants: at most `max_in_flight` requests a connection; of one partition at most one batch a request; batches of a
+    partition leave in window order on one connection, and after trouble not before all answers are in.
+    """
+
+    def __init__(
+        self, cluster: Cluster, poller: Poller, max_in_flight: int, max_bytes: int
+    ) -> None:
+        self._cluster = cluster
+        self._poller = poller
+        self._max_in_flight = max_in_flight
+        self._max_bytes = max_bytes
+        self._channels: dict[int, _Channel] = {}
+
+    def offer(self, copy: PartitionCopy) -> None:
+        """This partition may have something to send."""
+        info = self._cluster.topics.get(copy.plan.remote)
+        part = info.partitions.get(copy.plan.partition) if info is not None else None
+        if part is not None and part.leader >= 0:
+            self._channel(part.leader).ready[copy] = None
+
+    def write(self, side: SideWrite) -> bool:
+        """Queue a small write; False if the partition has no leader known right now."""
+        info = self._cluster.topics.get(side.topic)
+        part = info.partitions.get(side.partition) if info is not None else None
+        if part is None or part.leader not in self._cluster.brokers:
+            return False
+        self._channel(part.leader).side.append(side)
+        return True
+
+    def _channel(self, node: int) -> _Channel:
+        channel = self._channels.get(node)
+        if channel is None:
+            channel = self._channels[node] = _Channel(node)
+        return channel
+
+    @property
+    def in_flight(self) -> int:
+        return sum(c.connection.in_flight for c in self._channels.values() if c.connection)
+
+    def pump(self) -> None:
+        """Send whatever may be sent now."""
+        for channel in list(self._channels.values()):
+            connection = channel.connection
+            if connection is not None and not connection.is_open:
+                self._lost(channel, connection.failure, connection.lost_contexts)
+            while (channel.ready or channel.side) and self._send_one(channel):
+                pass
+
+    def _send_one(self, channel: _Channel) -> bool:
+        connection = channel.connection
+        if connection is not None and connection.in_flight >= self._max_in_flight:
+            return False
+        if connection is None:
+            connection = self._dial(channel)
+            if connection is None:
+                return False
+        if connection.muted_until > time.monotonic():
+            return False
+        batches, owners = self._gather(channel)
+        if not batches:
+            return False
+        topics = {batch.topic_id: batch.topic for batch in batches}
+        correlation = connection.next_correlation()
+        chunks = produce.request(
+            channel.version,
+            correlation,
+            self._cluster.settings.client_id,
+            int(self._cluster.settings.request_timeout * 1000),
+            batches,
+        )
+        try:
+            connection.submit(chunks, correlation, (topics, owners))
+        except ConnectionFailed as error:
+            self._lost(channel, error, connection.lost_contexts)
+            return False
+        return True
+
+    def _gather(
+        self, channel: _Channel
+    ) -> tuple[list[produce.Outgoing], dict[tuple[str, int], tuple[Owner, Any]]]:
+        """One batch of each partition that has one, up to the size of a request; small writes first."""
+        batches: list[produce.Outgoing] = []
+        owners: dict[tuple[str, int], tuple[Owner, Any]] = {}
+        size = 0
+        held: list[SideWrite] = []
+        while channel.side:
+            side = channel.side.popleft()
+            key = (side.topic, side.partition)
+            info = self._cluster.topics.get(side.topic)
+            if key in owners:
+                held.append(side)
+                continue
+            if info is None:
+                side.owner.result(side.token, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)
+                continue
+            owners[key] = (side.owner, side.token)
+            batches.append(produce.Outgoing(side.topic, info.topic_id, side.partition, side.batch))
+        channel.side.extend(held)
+        for copy in list(channel.ready):
+            if size >= self._max_bytes:
+                break
+            sent = copy.next_batch()
+            del channel.ready[copy]
+            if sent is None:
+                continue  # it is offered again when an answer makes room
+            if copy.has_work:
+                channel.ready[copy] = None  # to the end: everybody gets a turn
+            topic = copy.plan.remote
+            topic_id = self._cluster.topics[topic].topic_id
+            owners[topic, copy.plan.partition] = (copy, sent)
+            batches.append(produce.Outgoing(topic, topic_id, copy.plan.partition, sent.buffer))
+            size += len(sent.buffer)
+        return batches, owners
+
+    def _dial(self, channel: _Channel) -> Connection | None:
+        if channel.redial_at > time.monotonic():
+            return None
+        try:
+            connection = self._cluster.dial(channel.node)
+        except ConnectionFailed as error:
+            self._lost(channel, error, [])
+            return None
+        channel.connection = connection
+        channel.version = produce.produce_version(connection.versions)
+        self._poller.watch(connection, lambda: self._receive(channel))
+        return connection
+
+    def _receive(self, channel: _Channel) -> None:
+        connection = channel.connection
+        if connection is None:
+            return
+        try:
+            frames = connection.receive()
+        except ConnectionFailed as error:
+            self._lost(channel, error, connection.lost_contexts)
+            return
+        for (topics, owners), payload in frames:
+            answer = produce.answer(channel.version, payload, topics)
+            if answer.throttle_ms > 0:
+                connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
+            for result in answer.partitions:
+                owner, token = owners.pop((result.topic, result.partition))
+                owner.result(token, result.error, result.base_offset, result.message)
+
+    def expire(self, timeout: float) -> None:
+        """Give up connections whose oldest request has waited too long, and tell owners of a node that cannot be dialled."""
+        now = time.monotonic()
+        for channel in self._channels.values():
+            connection = channel.connection
+            if connection is None or connection.oldest_sent is None:
+                continue
+            if now - connection.oldest_sent > timeout:
+                contexts = connection.abandon()
+                error = ConnectionFailed(
+                    f"Broker {connection.host}:{connection.port} of {self._cluster.settings} did not answer a write within "
+                    f"{timeout:.0f} s."
+                )
+                self._lost(channel, error, contexts)
+
+    def _lost(self, channel: _Channel, error: ConnectionFailed, contexts: list[_Context]) -> None:
+        """The broker is gone: owners of what was in flight hear of a network error; the rest is offered anew later."""
+        log.warning("%s", error)
+        if channel.connection is not None:
+            channel.connection.close()
+        channel.connection = None
+        channel.redial_at = time.monotonic() + _REDIAL_S
+        for _, owners in contexts:
+            for owner, token in owners.values():
+                owner.result(token, NETWORK_EXCEPTION, -1, None)
+        for side in channel.side:
+            side.owner.result(side.token, NETWORK_EXCEPTION, -1, None)
+        channel.side.clear()
+        waiting = list(channel.ready)
+        channel.ready.clear()
+        for copy in waiting:
+            copy.stalled(NETWORK_EXCEPTION, str(error))
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            if channel.connection is not None:
+                channel.connection.close()
+        self._channels.clear()

@@ -1,0 +1,156 @@
+"""The mirrored stream of a partition: fetch answers in, pieces to copy out.
+
+The stream is the source log without control batches and aborted transactions. It is the same for whoever reads it, from
+whichever offset: that is what lets a sequence number stand for a record (see `positions`).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from sparkmirror.kafka import records
+from sparkmirror.kafka.batches import Batch, magic_of, whole_batches
+from sparkmirror.kafka.fetch import READ_COMMITTED, Fetched
+
+_CONTROL_KEY = struct.Struct(">hh")
+_ABORT = 0
+
+
+class Piece:
+    """One batch of the stream, or the part of it from `first_offset` on. Plain for speed; treat it as data."""
+
+    __slots__ = (
+        "batch",
+        "count",
+        "first_offset",
+        "last_offset",
+        "max_timestamp",
+        "next_offset",
+        "opened",
+        "view",
+    )
+
+    def __init__(
+        self,
+        view: memoryview,
+        batch: Batch | None,
+        first_offset: int,
+        last_offset: int,
+        next_offset: int,
+        count: int,
+        max_timestamp: int,
+        opened: list[records.Record] | None = None,
+    ) -> None:
+        self.view = view
+        self.batch = batch
+        """The header if the whole batch can go verbatim, else None: it must be rebuilt."""
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.next_offset = next_offset
+        self.count = count
+        self.max_timestamp = max_timestamp
+        self.opened = opened
+        """The records, where the batch had to be opened to see what of it is to be copied."""
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.last_offset - self.first_offset + 1 == self.count
+
+    @property
+    def leader_epoch(self) -> int:
+        return int.from_bytes(self.view[12:16], "big", signed=True)
+
+    @property
+    def codec(self) -> int:
+        """Compression of the batch; message sets of old brokers are written anew without."""
+        return self.view[22] & 7 if magic_of(self.view) == 2 else 0
+
+    def records(self) -> list[records.Record]:
+        return records.decode(self.view) if self.opened is None else self.opened
+
+
+class Stream:
+    """Reads one partition from an offset on.
+
+    Invariants: `next_offset` is the offset after everything that was fed and understood; it never goes back, and no record
+    below the offset it began with is ever given out.
+    """
+
+    __slots__ = ("_committed_only", "next_offset")
+
+    def __init__(self, next_offset: int, isolation: int) -> None:
+        self.next_offset = next_offset
+        self._committed_only = isolation == READ_COMMITTED
+
+    def feed(self, fetched: Fetched) -> list[Piece]:
+        """The pieces of one fetch answer."""
+        pieces: list[Piece] = []
+        aborted = sorted(fetched.aborted, key=lambda row: -row[1]) if self._committed_only else []
+        dropping: set[int] = set()
+        for view in whole_batches(fetched.records):
+            if magic_of(view) < 2:
+                self._cut(view, pieces)
+                continue
+            batch = Batch(view)
+            last = batch.base_offset + batch.last_offset_delta
+            if last < self.next_offset:
+                continue
+            if batch.attributes & 0x30:  # transactional or control
+                while aborted and aborted[-1][1] <= last:
+                    dropping.add(aborted.pop()[0])
+                if batch.is_control:
+                    if _is_abort_marker(view):
+                        dropping.discard(batch.producer_id)
+                    self.next_offset = last + 1
+                    continue
+                if batch.producer_id in dropping:
+                    self.next_offset = last + 1
+                    continue
+            if batch.base_offset < self.next_offset or not batch.is_verbatim:
+                self._cut(view, pieces)
+            else:
+                pieces.append(
+                    Piece(
+                        view,
+                        batch,
+                        batch.base_offset,
+                        last,
+                        last + 1,
+                        batch.count,
+                        batch.max_timestamp,
+                    )
+                )
+            self.next_offset = last + 1
+        return pieces
+
+    def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
+        """A batch that must be opened: it begins too early, has gaps, or is of an old format."""
+        found = records.decode(view)
+        if found and found[0].offset < self.next_offset:
+            found = [record for record in found if record.offset >= self.next_offset]
+        if not found:  # compaction leaves empty batches behind
+            return
+        end = found[-1].offset + 1
+        if magic_of(view) >= 2:
+            end = Batch(view).last_offset + 1
+        pieces.append(
+            Piece(
+                view,
+                None,
+                found[0].offset,
+                found[-1].offset,
+                end,
+                len(found),
+                max(record.timestamp for record in found),
+                found,
+            )
+        )
+        self.next_offset = end
+
+
+def _is_abort_marker(view: memoryview) -> bool:
+    control = records.decode(view)
+    if not control or control[0].key is None or len(control[0].key) < _CONTROL_KEY.size:
+        return False
+    _, kind = _CONTROL_KEY.unpack_from(control[0].key)
+    return bool(kind == _ABORT)
