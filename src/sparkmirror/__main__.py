@@ -1,0 +1,5 @@
+"""`python -m sparkmirror` is the command `sparkmirror`."""
+
+from sparkmirror.cli import main
+
+main()

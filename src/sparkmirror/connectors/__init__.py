@@ -1,0 +1,1 @@
+"""What MM2 calls connectors: which topics, which tasks."""

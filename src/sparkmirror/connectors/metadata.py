@@ -1,0 +1,77 @@
+"""Remote topics: what the source has in, what to create or widen on the target out; and the doing of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka.admin import ConfigEntry, NewTopic
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.policy.filters import ConfigPropertyFilter
+
+log = logging.getLogger(__name__)
+
+
+def creation_configs(
+    entries: Iterable[ConfigEntry], wanted: ConfigPropertyFilter, *, with_defaults: bool
+) -> dict[str, str]:
+    """The configs that a new remote topic gets: what is set at the source, without what is the broker's own or excluded."""
+    return {
+        entry.name: entry.value
+        for entry in entries
+        if entry.value is not None
+        and not entry.read_only
+        and not entry.sensitive
+        and not entry.is_static_broker
+        and (with_defaults or not entry.is_default)
+        and wanted.matches(entry.name)
+    }
+
+
+def is_compacted(entries: Iterable[ConfigEntry]) -> bool:
+    """Whether the log cleaner takes records out of the middle of the topic."""
+    return any(e.name == "cleanup.policy" and "compact" in (e.value or "") for e in entries)
+
+
+def missing_topics(
+    counts: Mapping[str, int], existing: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Which remote topics to create and which to widen, each with its number of partitions. Nothing ever shrinks."""
+    create = {name: count for name, count in counts.items() if name not in existing}
+    widen = {name: count for name, count in counts.items() if existing.get(name, count) < count}
+    return create, widen
+
+
+def create(
+    cluster: Cluster, topics: Iterable[NewTopic], *, may_lower_factor: bool
+) -> dict[str, BrokerError]:
+    """Create topics; where the default replication factor is more than the cluster has brokers, with as many as there are.
+
+    Gives the topics that could not be created; each is logged with its remedy.
+    """
+    wanted = {topic.name: topic for topic in topics}
+    failed: dict[str, BrokerError] = {}
+    again: list[NewTopic] = []
+    for name, error in admin.create_topics(cluster, list(wanted.values())).items():
+        if error is None:
+            log.info("Created topic %s on %s.", name, cluster.settings)
+        elif error.code == messages.INVALID_REPLICATION_FACTOR and may_lower_factor:
+            again.append(_lowered(wanted[name], len(cluster.brokers)))
+        else:
+            failed[name] = error
+    if again:
+        failed |= create(cluster, again, may_lower_factor=False)
+    return failed
+
+
+def _lowered(topic: NewTopic, brokers: int) -> NewTopic:
+    log.warning(
+        "Topic %s gets replication factor %d instead of %d: the cluster has %d broker(s). Set the factor to choose it.",
+        topic.name,
+        brokers,
+        topic.replication_factor,
+        brokers,
+    )
+    return NewTopic(topic.name, topic.partitions, brokers, topic.configs)

@@ -1,0 +1,206 @@
+"""The source connector: both clusters' topics in, remote topics created and widened, partitions assigned to tasks out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from sparkmirror.config.source import SourceConfig
+from sparkmirror.dataplane.plan import PartitionPlan, assign
+from sparkmirror.errors import KafkaError
+from sparkmirror.formats.progress import progress_topic
+from sparkmirror.kafka import admin
+from sparkmirror.kafka.admin import NewTopic
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.policy.filters import should_replicate_topic
+
+from . import metadata
+
+log = logging.getLogger(__name__)
+_PROGRESS_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "segment.ms": "600000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTopic:
+    """The Connect offsets topic of the worker."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    factor_explicit: bool
+    configs: dict[str, str]
+
+
+class SourceConnector:
+    """Keeps the list of source partitions and the remote topics in step.
+
+    Invariant: `tasks` names only partitions whose remote partition existed at the last refresh.
+    """
+
+    def __init__(
+        self, config: SourceConfig, source: Cluster, target: Cluster, storage: StorageTopic
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._target = target
+        self._storage = storage
+        self._partitions: list[tuple[str, int]] = []
+        self._compacted: set[str] = set()
+        self._reported: set[str] = set()
+
+    def start(self) -> None:
+        """Create the topics that replication itself needs, then look for the first time."""
+        self._source.refresh(None)
+        self._target.refresh(None)
+        self._create_internal()
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Look at both clusters, create and widen what is missing; True if the tasks are not what they were."""
+        self._source.refresh(None)
+        self._target.refresh(None)
+        wanted = sorted(self._wanted_topics())
+        counts = {self._remote(name): len(self._source.topics[name].partitions) for name in wanted}
+        configs = admin.topic_configs(self._source, wanted)
+        self._provide(counts, {self._remote(name): name for name in wanted}, configs)
+        compacted = {name for name in wanted if metadata.is_compacted(configs.get(name, ()))}
+        partitions = [
+            (name, partition)
+            for name in wanted
+            for partition in sorted(self._source.topics[name].partitions)
+            if self._has_remote(name, partition)
+        ]
+        changed = partitions != self._partitions or compacted != self._compacted
+        if changed:
+            self._tell_change(partitions)
+        self._partitions, self._compacted = partitions, compacted
+        return changed
+
+    def tasks(self) -> list[list[PartitionPlan]]:
+        """The partitions of each connector task."""
+        return [
+            [
+                PartitionPlan(
+                    topic, partition, self._remote(topic), topic in self._compacted, index
+                )
+                for topic, partition in partitions
+            ]
+            for index, partitions in enumerate(assign(self._partitions, self._config.tasks_max))
+        ]
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def _remote(self, topic: str) -> str:
+        return self._config.policy.format_remote_topic(self._config.source_alias, topic)
+
+    def _wanted_topics(self) -> list[str]:
+        config = self._config
+        chosen = config.topic_filter()
+        return [
+            name
+            for name, info in self._source.topics.items()
+            if not info.internal
+            and should_replicate_topic(
+                config.policy, chosen, config.heartbeats_replication, config.target_alias, name
+            )
+        ]
+
+    def _has_remote(self, topic: str, partition: int) -> bool:
+        info = self._target.topics.get(self._remote(topic))
+        return info is not None and partition in info.partitions
+
+    def _create_internal(self) -> None:
+        config, storage = self._config, self._storage
+        wanted = [
+            (
+                self._target,
+                NewTopic(
+                    storage.name, storage.partitions, storage.replication_factor, storage.configs
+                ),
+                storage.factor_explicit,
+            ),
+            (
+                self._target,
+                NewTopic(
+                    progress_topic(config.source_alias),
+                    1,
+                    storage.replication_factor,
+                    _PROGRESS_CONFIGS,
+                ),
+                storage.factor_explicit,
+            ),
+        ]
+        if config.emit_offset_syncs:
+            at_source = config.offset_syncs_location == "source"
+            syncs = NewTopic(
+                config.offset_syncs_topic,
+                1,
+                config.offset_syncs_replication_factor,
+                {"cleanup.policy": "compact"},
+            )
+            explicit = config.offset_syncs_replication_factor_explicit
+            wanted.append((self._source if at_source else self._target, syncs, explicit))
+        for cluster, topic, explicit in wanted:
+            if topic.name in cluster.topics:
+                continue
+            for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
+                if topic.name == storage.name:
+                    raise error  # without positions nothing can be copied
+                log.warning("%s", error)
+
+    def _provide(
+        self,
+        counts: dict[str, int],
+        originals: dict[str, str],
+        configs: dict[str, list[admin.ConfigEntry]],
+    ) -> None:
+        """Create and widen the remote topics; one that cannot be is told and left out."""
+        existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
+        create, widen = metadata.missing_topics(counts, existing)
+        config = self._config
+        new = [
+            NewTopic(
+                name,
+                count,
+                config.replication_factor,
+                metadata.creation_configs(
+                    configs.get(originals[name], ()),
+                    config.config_property_filter(),
+                    with_defaults=config.use_defaults_from == "source",
+                ),
+            )
+            for name, count in create.items()
+        ]
+        errors: dict[str, KafkaError] = dict(
+            metadata.create(
+                self._target, new, may_lower_factor=not config.replication_factor_explicit
+            )
+        )
+        for name, error in admin.create_partitions(self._target, widen).items():
+            if error is None:
+                log.info("Widened topic %s to %d partitions.", name, widen[name])
+            else:
+                errors[name] = error
+        for name, failure in errors.items():
+            if name not in self._reported:  # once, not at every refresh
+                log.error("%s", failure)
+        self._reported = set(errors)
+        if new or widen:
+            self._target.refresh(None)
+
+    def _tell_change(self, partitions: list[tuple[str, int]]) -> None:
+        before, after = set(self._partitions), set(partitions)
+        topics = {topic for topic, _ in after}
+        log.info(
+            "Flow %s->%s: %d partition(s) of %d topic(s), %d new, %d gone.",
+            self._config.source_alias,
+            self._config.target_alias,
+            len(after),
+            len(topics),
+            len(after - before),
+            len(before - after),
+        )

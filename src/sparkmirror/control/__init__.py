@@ -1,0 +1,1 @@
+"""The control plane: who runs what."""
