@@ -1,0 +1,342 @@
+"""Real Kafka clusters as child processes.
+
+A name and a number of nodes come in, a bootstrap address goes out.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import javaproperties
+
+from sparkmirror.errors import ConfigError, KafkaError
+from sparkmirror.tools.jvm import java_command, kafka_jars, run_tool
+from sparkmirror.tools.probe import ClusterView, probe
+from sparkmirror.tools.processes import spawn
+
+__all__ = ["KafkaCluster", "free_port", "kafka_jars", "run_tool", "start_all"]
+
+_PATIENCE_S = 120.0
+_POLL_S = 0.05
+_LOG_TAIL = 3000
+_PLAINTEXT = "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT"
+# Below the range from which Linux takes the local ports of outgoing connections: a client that
+# keeps trying to reach a dead broker can otherwise be given the broker's own port, and the broker
+# cannot come back.
+_PORTS = range(12_000, 32_000)
+_taken: set[int] = set()
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on, never handed out before by this process."""
+    while True:
+        port = random.choice(_PORTS)  # noqa: S311 - not a secret
+        if port in _taken:
+            continue
+        with socket.socket() as attempt:
+            try:
+                attempt.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _taken.add(port)
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    controller: int
+    internal: int
+    client: int
+
+    @classmethod
+    def choose(cls) -> Self:
+        return cls(free_port(), free_port(), free_port())
+
+
+class KafkaCluster:
+    """A KRaft cluster of nodes that are broker and controller in one, each in a JVM of its own.
+
+    Invariants:
+    - Nodes are numbered from 1. A node keeps its ports and its data through kill, stop and restart.
+    - No JVM outlives this process, however this process ends.
+    - Listener CLIENT (`bootstrap`) speaks what `properties` say (`listener.security.protocol.map`);
+      listener INTERNAL (`internal_bootstrap`) is always plaintext: brokers talk through it, and
+      readiness is asked there.
+    - `properties` win over every setting made here, except who and where a node is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brokers: int,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        racks: bool = False,
+        jvm: Sequence[str] = (),
+    ) -> None:
+        if brokers < 1:
+            raise ConfigError(
+                f"Cluster {name} cannot have {brokers} brokers.", "Ask for at least one."
+            )
+        self.name = name
+        self.nodes = range(1, brokers + 1)
+        self.cluster_id = _new_id()
+        self._directory = directory / name
+        self._properties = dict(properties or {})
+        self._jvm = (f"-Xmx{heap}", *jvm)
+        self._racks = racks
+        self._ports = {node: _Ports.choose() for node in self.nodes}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect: every node's CLIENT listener."""
+        return ",".join(f"127.0.0.1:{ports.client}" for ports in self._ports.values())
+
+    @property
+    def internal_bootstrap(self) -> str:
+        """Where anyone connects without security: every node's INTERNAL listener."""
+        return ",".join(f"127.0.0.1:{ports.internal}" for ports in self._ports.values())
+
+    def address(self, node: int) -> str:
+        """The CLIENT listener of one node."""
+        return f"127.0.0.1:{self._ports[node].client}"
+
+    def log(self, node: int) -> Path:
+        """The file with everything the node has printed, restarts included."""
+        return self._home(node) / "server.log"
+
+    def data(self, node: int) -> Path:
+        """The node's log directory, with one directory a partition."""
+        return self._home(node) / "data"
+
+    def pid(self, node: int) -> int:
+        """The process id of the node's JVM."""
+        return self._processes[node].pid
+
+    def running(self, node: int) -> bool:
+        """Whether the node's JVM is alive."""
+        process = self._processes.get(node)
+        return process is not None and process.poll() is None
+
+    def start(self) -> Self:
+        """Start all nodes and wait until each of them serves."""
+        start_all([self])
+        return self
+
+    def kill(self, node: int) -> None:
+        """End a node as a power cut would (SIGKILL)."""
+        self._processes[node].kill()
+        self._processes[node].wait()
+
+    def stop(self, node: int) -> None:
+        """End a node in good order (SIGTERM): it hands its leaderships over first."""
+        process = self._processes[node]
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired as late:
+            raise self._failure(node, f"did not stop within {_PATIENCE_S:g} s") from late
+
+    def restart(self, node: int) -> None:
+        """Start a node again (stopping it first if it runs), until it is in sync everywhere."""
+        if self.running(node):
+            self.stop(node)
+        self._launch(node)
+        self._await_serving(node, time.monotonic() + _PATIENCE_S)
+
+    def close(self) -> None:
+        """Kill all nodes at once: nodes that stop together wait for each other in vain."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def launch(self) -> None:
+        """Start all JVMs without waiting for them; `await_serving` waits."""
+        for node in self.nodes:
+            self._format(node)
+            self._launch(node)
+
+    def await_serving(self) -> None:
+        """Wait until every node is registered and every partition is fully in sync."""
+        deadline = time.monotonic() + _PATIENCE_S
+        for node in self.nodes:
+            self._await_serving(node, deadline)
+
+    def _home(self, node: int) -> Path:
+        return self._directory / f"node-{node}"
+
+    def _format(self, node: int) -> None:
+        """Do to a node's directory what Kafka's StorageTool does, without a JVM for each node."""
+        data = self.data(node)
+        if (data / "meta.properties").exists():
+            return
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "bootstrap.checkpoint").write_bytes(_bootstrap_checkpoint())
+        identity = {
+            "version": "1",
+            "cluster.id": self.cluster_id,
+            "node.id": str(node),
+            "directory.id": _new_id(),
+        }
+        _write_properties(data / "meta.properties", identity)
+
+    def _launch(self, node: int) -> None:
+        settings = self._home(node) / "server.properties"
+        _write_properties(settings, self._settings(node))
+        command = java_command("kafka.Kafka", str(settings), options=self._jvm)
+        self._processes[node] = spawn(command, log=self.log(node))
+
+    def _settings(self, node: int) -> dict[str, str]:
+        ports = self._ports[node]
+        where = f"INTERNAL://127.0.0.1:{ports.internal},CLIENT://127.0.0.1:{ports.client}"
+        voters = (f"{n}@127.0.0.1:{p.controller}" for n, p in self._ports.items())
+        rack = {"broker.rack": f"rack-{node}"} if self._racks else {}
+        return {
+            **_broker_settings(len(self.nodes), self._racks),
+            **rack,
+            **self._properties,
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": ",".join(voters),
+            "listeners": f"CONTROLLER://127.0.0.1:{ports.controller},{where}",
+            "advertised.listeners": where,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "INTERNAL",
+            "log.dirs": str(self.data(node)),
+        }
+
+    def _await_serving(self, node: int, deadline: float) -> None:
+        while not self._serves(node):
+            if not self.running(node):
+                raise self._failure(node, "ended while it was starting")
+            if time.monotonic() > deadline:
+                raise self._failure(node, f"did not serve within {_PATIENCE_S:g} s")
+            time.sleep(_POLL_S)
+
+    def _serves(self, node: int) -> bool:
+        """Whether the node itself and every other running node see it registered and in sync."""
+        running = [other for other in self.nodes if self.running(other)]
+        return node in running and all(_sees(self._view(other), node) for other in running)
+
+    def _view(self, node: int) -> ClusterView | None:
+        return probe(self._ports[node].internal)
+
+    def _failure(self, node: int, what: str) -> KafkaError:
+        log = self.log(node)
+        tail = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace") if log.exists() else ""
+        return KafkaError(
+            f"Node {node} of cluster {self.name} {what}.", f"Its log is {log} and ends:\n{tail}"
+        )
+
+
+def start_all(clusters: Iterable[KafkaCluster]) -> None:
+    """Start clusters side by side until all serve; if one fails, none is left running."""
+    clusters = list(clusters)
+    try:
+        for cluster in clusters:
+            cluster.launch()
+        for cluster in clusters:
+            cluster.await_serving()
+    except BaseException:
+        for cluster in clusters:
+            cluster.close()
+        raise
+
+
+def _sees(view: ClusterView | None, node: int) -> bool:
+    return view is not None and view.serves(node)
+
+
+@cache
+def _bootstrap_checkpoint() -> bytes:
+    """A new cluster's feature levels, as Kafka's StorageTool writes them for every node."""
+    with tempfile.TemporaryDirectory(prefix="sparkmirror-format-") as temporary:
+        data = Path(temporary) / "data"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@127.0.0.1:1",
+            "listeners": "CONTROLLER://127.0.0.1:1,INTERNAL://127.0.0.1:2",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": _PLAINTEXT,
+            "log.dirs": str(data),
+        }
+        config = Path(temporary) / "server.properties"
+        _write_properties(config, settings)
+        run_tool("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", str(config))
+        return (data / "bootstrap.checkpoint").read_bytes()
+
+
+def _new_id() -> str:
+    """A random id as Kafka prints it, but not with a dash in front, like an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text(javaproperties.dumps(properties, timestamp=False), encoding="ascii")
+
+
+def _broker_settings(brokers: int, racks: bool) -> dict[str, str]:
+    """Settings for a small machine, and for tests that cannot wait for production's pace."""
+    replicas = str(min(brokers, 3))
+    in_sync = str(min(brokers, 2))
+    nearest = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    return {
+        "listener.security.protocol.map": _PLAINTEXT,
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "4",
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "6000",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "log.cleaner.dedupe.buffer.size": "8388608",
+        "log.cleaner.backoff.ms": "1000",
+        "log.initial.task.delay.ms": "1000",
+        # Old timestamps in test data must not delete it: only topics with retention of their own.
+        "log.retention.ms": "-1",
+        "log.retention.check.interval.ms": "1000",
+        "log.segment.delete.delay.ms": "1000",
+        **({"replica.selector.class": nearest} if racks else {}),
+    }

@@ -1,0 +1,65 @@
+"""Child processes that never outlive this one: a command line comes in, a running process goes out.
+
+A child left behind when its parent is killed with SIGKILL would hold ports and memory for ever, so
+each child asks the kernel to be killed with its parent (PR_SET_PDEATHSIG). Two things matter:
+
+- the request is made in the child by a few lines of Python that then become the wanted program
+  (exec keeps it), as code between fork and exec is not safe in a process with threads;
+- "parent" means the *thread* that forked, so every child is forked by one thread that lives as long
+  as this process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+# The parent may be gone before prctl runs: then the child has another one by now, and ends.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    log: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own (Ctrl-C in the terminal does not reach it).
+
+    Its output is appended to `log`, or goes to a pipe when there is none. The process id is that
+    of the program itself.
+    """
+    wrapped = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+
+    def start(output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - commands are ours, no shell
+            wrapped if sys.platform == "linux" else list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+
+    fork = _forker(os.getpid()).submit
+    if log is None:
+        return fork(start, subprocess.PIPE).result()
+    with log.open("ab") as output:
+        return fork(start, output).result()
+
+
+@cache
+def _forker(pid: int) -> ThreadPoolExecutor:
+    """The thread that forks for process `pid`: a fork of this process needs its own."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"forker-{pid}")

@@ -1,0 +1,81 @@
+"""Clusters that the broker tests share: started once, when the first test asks for them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kafka_tools import QUICK_JVM
+
+from sparkmirror.tools.clusters import KafkaCluster, start_all
+
+
+class ClusterPair(NamedTuple):
+    """A source and a target, started side by side."""
+
+    source: KafkaCluster
+    target: KafkaCluster
+
+
+def _pair(brokers: int, directory: Path) -> Iterator[ClusterPair]:
+    pair = ClusterPair(
+        KafkaCluster("source", brokers, directory, jvm=QUICK_JVM),
+        KafkaCluster("target", brokers, directory, jvm=QUICK_JVM),
+    )
+    start_all(pair)
+    try:
+        yield pair
+    finally:
+        for cluster in pair:
+            cluster.close()
+
+
+@pytest.fixture(scope="session")
+def cluster_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPair]:
+    """Two clusters of one broker each."""
+    yield from _pair(1, tmp_path_factory.mktemp("one-broker"))
+
+
+@pytest.fixture(scope="session")
+def source_cluster(cluster_pair: ClusterPair) -> KafkaCluster:
+    """The source, one broker."""
+    return cluster_pair.source
+
+
+@pytest.fixture(scope="session")
+def target_cluster(cluster_pair: ClusterPair) -> KafkaCluster:
+    """The target, one broker."""
+    return cluster_pair.target
+
+
+@pytest.fixture(scope="session")
+def three_broker_source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A source of three brokers; a test that ends one must start it again."""
+    with KafkaCluster(
+        "source", 3, tmp_path_factory.mktemp("three-brokers"), jvm=QUICK_JVM
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def three_broker_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A target of three brokers; a test that ends one must start it again."""
+    with KafkaCluster(
+        "target", 3, tmp_path_factory.mktemp("three-brokers"), jvm=QUICK_JVM
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names that no other test uses, and that tell which test made them."""
+    test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:60]
+
+    def name(prefix: str) -> str:
+        return f"{prefix}-{test}-{uuid.uuid4().hex[:8]}"
+
+    return name
