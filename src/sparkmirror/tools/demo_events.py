@@ -113,10 +113,9 @@ class Shop:
             self._cluster.refresh(list(PARTITIONS))
             started, made = time.monotonic(), 0
             while not self._closing.wait(_TICK_S):
-                due = int((time.monotonic() - started) * self._rate) - made
+                total = int((time.monotonic() - started) * self._rate)
                 # After a stall, go on at the same rate: a burst would only measure this producer.
-                due = min(due, self._rate)
-                made = int((time.monotonic() - started) * self._rate)
+                due, made = min(total - made, self._rate), total
                 for kind in _KINDS:
                     self._produce(kind, int(due * _SHARE[kind.topic]))
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The demo on a screen: rows come in, a table that refreshes in place or a line now and then goes out."""
+"""The demo on a screen: rows come in, a table that refreshes in place or a plain line goes out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE_EVERY_S = 3.0
 
 
 class DemoView:
-    """Shows the flow: on a terminal as a live table, elsewhere as one plain line every few seconds."""
+    """Shows the flow: on a terminal as a live table, elsewhere as a line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,0 +1,116 @@
+"""A copy task in a thread of the test, without Spark: the quick way to watch one partition at work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from sparkmirror.dataplane.copy import CopyTask, LedgerRow
+from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
+from sparkmirror.dataplane.positions import StoreAddress
+from sparkmirror.kafka import admin
+from sparkmirror.kafka.admin import NewTopic
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.settings import ClientSettings, client_settings
+from sparkmirror.tools.clusters import KafkaCluster
+
+CONNECTOR = "MirrorSourceConnector"
+
+
+def settings_of(alias: str, cluster: KafkaCluster) -> ClientSettings:
+    return client_settings(alias, {"bootstrap.servers": cluster.bootstrap})
+
+
+class Flow:
+    """A flow A->B between two clusters with an offsets topic of its own, whose copy tasks a test starts and ends."""
+
+    def __init__(self, source: KafkaCluster, target: KafkaCluster, name: str) -> None:
+        self.source = Cluster(settings_of("A", source))
+        self.target = Cluster(settings_of("B", target))
+        self.offsets_topic = f"mm2-offsets.{name}.internal"
+        self.source.refresh([])
+        self.target.refresh([])
+        factor = len(self.target.brokers)
+        errors = admin.create_topics(
+            self.target,
+            [NewTopic(self.offsets_topic, 3, factor, {"cleanup.policy": "compact"})],
+        )
+        assert not any(errors.values()), errors
+
+    @property
+    def store(self) -> StoreAddress:
+        return StoreAddress(self.offsets_topic, CONNECTOR, "A")
+
+    def plan(self, partitions: list[PartitionPlan], **settings: Any) -> TaskPlan:
+        """A plan as the driver makes it, with nothing read of the positions yet (the task reads them itself)."""
+        copy = replace(CopySettings(flush_interval=0.2, epoch=300.0), **settings)
+        return TaskPlan(
+            flow="A->B",
+            index=0,
+            stamp=time.time_ns() // 1_000_000,
+            source=self.source.settings,
+            target=self.target.settings,
+            store=self.store,
+            settings=copy,
+            partitions=tuple(partitions),
+        )
+
+    def copying(self, partitions: list[PartitionPlan], **settings: Any) -> Copying:
+        return Copying(self.plan(partitions, **settings))
+
+    def close(self) -> None:
+        self.source.close()
+        self.target.close()
+
+
+class Copying:
+    """A running copy task: `with flow.copying(...) as task: wait_for(...)`.
+
+    Leaving the block ends the task in order (drained, positions written); `abandon` ends it as a kill would, without the
+    last positions.
+    """
+
+    def __init__(self, plan: TaskPlan) -> None:
+        self._stop = threading.Event()
+        self.task = CopyTask(plan, self._stop.is_set)
+        self.ledger: list[LedgerRow] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.ledger = self.task.run()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            self.error = error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the copy task does not end"
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self.error is not None and error is None:
+            raise self.error
+
+    def until(self, what: str, condition: Callable[[], bool], patience: float = 60.0) -> None:
+        """Wait for a condition while the task lives."""
+        deadline = time.monotonic() + patience
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            assert time.monotonic() < deadline, f"after {patience:g} s still not: {what}"
+            time.sleep(0.02)
