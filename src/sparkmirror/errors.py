@@ -7,6 +7,7 @@
     │   └── BrokerError        a broker answered with an error code (flags tell whether to retry)
     ├── ReplicationError       a partition cannot go on without a person
     │   ├── RecordTooLarge     one record is larger than the target topic takes
+    │   ├── CorruptBatch       what the source holds is damaged
     │   ├── TopicRecreated     a topic was deleted and created again under the same name
     │   ├── NumberingLost      what the target holds cannot be matched with the source
     │   └── Superseded         a newer copy of the same flow has taken this partition over
@@ -78,6 +79,10 @@ class ReplicationError(SparkMirrorError):
 
 class RecordTooLarge(ReplicationError):
     """One record is larger than the target topic takes."""
+
+
+class CorruptBatch(ReplicationError):
+    """A batch in a log is damaged: its checksum is wrong, or its records cannot be read."""
 
 
 class TopicRecreated(ReplicationError):

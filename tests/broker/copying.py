@@ -21,6 +21,10 @@ from sparkmirror.tools.clusters import KafkaCluster
 CONNECTOR = "MirrorSourceConnector"
 
 
+class Killed(BaseException):
+    """Ends a copy task in the middle of its loop, as a kill would: nothing is drained, no last position is written."""
+
+
 def settings_of(alias: str, cluster: KafkaCluster) -> ClientSettings:
     return client_settings(alias, {"bootstrap.servers": cluster.bootstrap})
 
@@ -76,20 +80,33 @@ class Copying:
 
     def __init__(self, plan: TaskPlan) -> None:
         self._stop = threading.Event()
-        self.task = CopyTask(plan, self._stop.is_set)
+        self._kill = threading.Event()
+        self.task = CopyTask(plan, self._is_stopped)
         self.ledger: list[LedgerRow] = []
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    def _is_stopped(self) -> bool:
+        if self._kill.is_set():
+            raise Killed
+        return self._stop.is_set()
+
     def _run(self) -> None:
         try:
             self.ledger = self.task.run()
+        except Killed:
+            pass
         except BaseException as error:  # noqa: BLE001 - handed to the test
             self.error = error
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
+
+    def abandon(self) -> None:
+        """End it as a kill would: whatever was not written by then never will be."""
+        self._kill.set()
+        self.stop()
 
     def stop(self) -> None:
         self._stop.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
@@ -34,6 +35,11 @@ PATIENCE_S = 60.0
 # Tests are short: the quick compiler is done before the thorough one has begun.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 T = TypeVar("T")
+_NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -227,7 +233,13 @@ def _settings(bootstrap: str, client: Mapping[str, Any], **defaults: Any) -> dic
 
 
 def _admin(bootstrap: str, client: Mapping[str, Any]) -> AdminClient:
-    return AdminClient(_settings(bootstrap, client))
+    return _kept_admin(tuple(sorted(_settings(bootstrap, client).items())))
+
+
+@cache
+def _kept_admin(settings: tuple[tuple[str, Any], ...]) -> AdminClient:
+    # A client that is garbage-collected takes the answers that are still to come with it.
+    return AdminClient(dict(settings))
 
 
 def _led(admin: AdminClient, topic: str) -> dict[int, int]:
@@ -312,11 +324,20 @@ def _watermarks(
 ) -> dict[int, tuple[int, int]]:
     partitions = range(topics(bootstrap, **client)[topic])
     consumer = Consumer(_settings(bootstrap, client, group_id="watermarks"))
+
+    def ask() -> dict[int, tuple[int, int]] | None:
+        try:
+            return {
+                p: _known(consumer.get_watermark_offsets(TopicPartition(topic, p), PATIENCE_S))
+                for p in partitions
+            }
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER_YET:
+                raise
+            return None
+
     try:
-        return {
-            p: _known(consumer.get_watermark_offsets(TopicPartition(topic, p), PATIENCE_S))
-            for p in partitions
-        }
+        return wait_for(f"{topic} has leaders", ask)
     finally:
         consumer.close()
 

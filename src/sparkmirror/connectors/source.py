@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 
 from sparkmirror.config.source import SourceConfig
@@ -189,8 +190,21 @@ class SourceConnector:
             if name not in self._reported:  # once, not at every refresh
                 log.error("%s", failure)
         self._reported = set(errors)
-        if new or widen:
+        made = {name: count for name, count in counts.items() if name in create or name in widen}
+        self._wait_for({name: count for name, count in made.items() if name not in errors})
+
+    def _wait_for(self, counts: dict[str, int]) -> None:
+        """Until the target tells of the partitions it has just made: brokers hear of them one after the other."""
+        deadline = time.monotonic() + self._config.admin_timeout_ms / 1000
+        while counts and time.monotonic() < deadline:
             self._target.refresh(None)
+            if all(self._has_all(name, count) for name, count in counts.items()):
+                return
+            time.sleep(0.05)
+
+    def _has_all(self, remote: str, count: int) -> bool:
+        info = self._target.topics.get(remote)
+        return info is not None and len(info.partitions) >= count
 
     def _tell_change(self, partitions: list[tuple[str, int]]) -> None:
         before, after = set(self._partitions), set(partitions)

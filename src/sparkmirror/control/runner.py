@@ -128,6 +128,7 @@ class FlowRunner:
             self._wait_for_change(None)
             return
         job = self._spark.submit(str(self._pair), plans)
+        log.info("Flow %s: %d Spark task(s) submitted.", self._pair, len(plans))
         try:
             self._wait_for_change(job)
         finally:

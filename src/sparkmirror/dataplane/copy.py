@@ -36,6 +36,7 @@ _NUMBERING_CODES = {
 }
 _FENCED_CODES = {messages.INVALID_PRODUCER_EPOCH, messages.PRODUCER_FENCED}
 _INVALID_CODES = {messages.INVALID_RECORD, messages.CORRUPT_MESSAGE}
+_TOO_LARGE_CODES = {messages.MESSAGE_TOO_LARGE, messages.RECORD_LIST_TOO_LARGE}
 _UNKNOWN_CODES = {
     messages.UNKNOWN_TOPIC_OR_PARTITION,
     messages.UNKNOWN_TOPIC_ID,
@@ -83,6 +84,7 @@ class CopyTask:
         )
         self._sender = self._new_sender(self._target)
         self._side_sender = self._new_sender(self._source)
+        self._wire = (self._fetcher, self._sender, self._side_sender)
         self._copies = {
             part.key: PartitionCopy(part, plan.settings, self._budget, self)
             for part in plan.partitions
@@ -90,6 +92,7 @@ class CopyTask:
         self._reporter = Reporter(plan, self._store, self._sender, self._syncs_sender())
         self._troubled: dict[PartitionCopy, float] = {}
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
+        self._waits: dict[PartitionCopy, float] = {}
         self._refreshed_at = 0.0
         self._refresh_due = False
         self._parent = os.getppid()
@@ -114,6 +117,12 @@ class CopyTask:
             self._until_reachable()
             self._store.seed(dict(self._plan.positions), dict(self._plan.read_to))
             self._resume(list(self._copies.values()))
+            log.info(
+                "Flow %s, task %d: copying %d partition(s).",
+                self._plan.flow,
+                self._plan.index,
+                len(self._copies) - len(self._failed),
+            )
             while time.monotonic() < deadline and not self._over():
                 self._turn()
             self._drain()
@@ -122,8 +131,11 @@ class CopyTask:
             self._close()
 
     def _over(self) -> bool:
+        return self._stopped() or self._orphaned()
+
+    def _orphaned(self) -> bool:
         # An executor that lost its JVM must not go on unseen.
-        return self._stopped() or os.getppid() != self._parent
+        return os.getppid() != self._parent
 
     def _turn(self) -> None:
         self._fetcher.pump()
@@ -134,7 +146,7 @@ class CopyTask:
         now = time.monotonic()
         if self._troubled:
             self._deal_with_trouble(now)
-        if self._fetcher.stale or self._refresh_due:
+        if self._refresh_due or any(part.stale for part in self._wire):
             self._refresh(now)
         if self._reporter.is_due(now):
             self._tick(now)
@@ -153,15 +165,16 @@ class CopyTask:
     def _drain(self) -> None:
         """Wait for what is in flight, then write the last positions."""
         for copy in self._copies.values():
+            copy.suspend()
             self._fetcher.forget(copy)
         deadline = time.monotonic() + _DRAIN_S
-        while time.monotonic() < deadline and self._sender.in_flight and not self._over():
+        while time.monotonic() < deadline and self._sender.in_flight and not self._orphaned():
             self._sender.pump()
             self._poller.wait(_TICK_S)
         self._reporter.finish(self._copies.values())
 
     def _close(self) -> None:
-        for part in (self._fetcher, self._sender, self._side_sender, self._source, self._target):
+        for part in (*self._wire, self._source, self._target):
             part.close()
         self._poller.close()
 
@@ -224,7 +237,9 @@ class CopyTask:
             log.warning("%s Trying again.", error)
             self._refresh_due = True
             return
-        self._fetcher.stale = self._refresh_due = False
+        self._refresh_due = False
+        for part in self._wire:
+            part.stale = False
         for copy in self._copies.values():
             if copy.active:
                 self._fetcher.want(copy)
@@ -240,6 +255,7 @@ class CopyTask:
             self._sender.offer(copy)
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
+        self._waits.pop(copy, None)
         self._reporter.acknowledged(copy, sent, base_offset)
 
     def changed(self, copy: PartitionCopy) -> None:
@@ -276,7 +292,7 @@ class CopyTask:
         try:
             if code in _NUMBERING_CODES:
                 return self._renumber_trouble(copy, code)
-            if code == messages.MESSAGE_TOO_LARGE:
+            if code in _TOO_LARGE_CODES:
                 copy.split_head()
             elif code in _INVALID_CODES and copy.reclose_head():
                 log.info(
@@ -324,14 +340,11 @@ class CopyTask:
         if code == messages.OFFSET_OUT_OF_RANGE:
             return copy.is_idle  # first everything that was read is written
         if not messages.is_retriable(code):
-            self._fail(
-                copy,
-                messages.broker_error(
-                    code,
-                    f"{copy.plan}: reading on {self._plan.source}",
-                    remedy=_REMEDIES.get(code, ""),
-                ),
-            )
+            if copy.is_idle:  # first everything that was read is written
+                what = f"{copy.plan}: reading on {self._plan.source}"
+                remedy = _REMEDIES.get(code, "")
+                error = copy.fetch_error or messages.broker_error(code, what, remedy=remedy)
+                self._fail(copy, error)
             return False
         if self._wait_or_resume(copy, code, now, at_target=False):
             return copy.is_idle
@@ -367,10 +380,11 @@ class CopyTask:
 
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
-        _, _, wait = self._failed.get(copy, (error, 0.0, _FAILED_FIRST_S / 2))
-        wait = min(wait * 2, _FAILED_MOST_S)
+        wait = self._waits.get(copy, _FAILED_FIRST_S)
+        self._waits[copy] = min(wait * 2, _FAILED_MOST_S)
         log.error("%s Next try in %.0f s.", error, wait)
-        copy.active = False
+        self._reporter.urge()
+        copy.suspend()
         self._fetcher.forget(copy)
         self._troubled.pop(copy, None)
         self._failed[copy] = (error, time.monotonic() + wait, wait)

@@ -16,6 +16,7 @@ from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import Fetched, FetchSession, Wanted, fetch_version
+from sparkmirror.kafka.messages import error_name
 
 from .partition import PartitionCopy
 from .plan import CopySettings
@@ -198,8 +199,15 @@ class Fetcher:
             return
         for _, payload in frames:
             answer = channel.session.answer(payload)
-            if answer.throttle_ms > 0:
-                connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
+            pause = answer.throttle_ms / 1000
+            if answer.error:
+                log.info(
+                    "Fetch session with broker %d: %s.", channel.node, error_name(answer.error)
+                )
+                pause = max(pause, self._cluster.settings.retry_backoff)
+                self.stale = True
+            if pause > 0:
+                connection.muted_until = time.monotonic() + pause
             for fetched in answer.partitions:
                 copy = self._copies.get((fetched.topic, fetched.partition))
                 if copy is not None and self._home.get(copy.key) == channel.node:
@@ -213,6 +221,7 @@ class Fetcher:
         if fetched.preferred_replica >= 0:
             until = time.monotonic() + min(_FOLLOWER_S, self._cluster.settings.metadata_max_age)
             self._followers[copy.key] = (fetched.preferred_replica, until)
+            self.stale |= fetched.preferred_replica not in self._cluster.brokers
             self.want(copy)
             return
         before = copy.fetch_offset

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from pyspark import InheritableThread, SparkConf, SparkContext
 from sparkmirror.errors import SparkError
 
 from .copy import LedgerRow
+from .gateway import Gateway
 from .plan import TaskPlan
 from .worker import run_plans
 
@@ -88,6 +90,7 @@ class SparkSession:
     def __init__(self, settings: Mapping[str, str], slots: int, flows: int) -> None:
         self._config = session_config(settings, slots, flows)
         self._context: SparkContext | None = None
+        self._gateway: Gateway | None = None
         self._lock = threading.Lock()
 
     @property
@@ -95,8 +98,7 @@ class SparkSession:
         context = self._context
         if context is None:
             return False
-        process = getattr(context._gateway, "proc", None)
-        if process is not None and process.poll() is not None:
+        if self._gateway is not None and self._gateway.process.poll() is not None:
             return False
         try:
             return not context._jsc.sc().isStopped()
@@ -112,17 +114,31 @@ class SparkSession:
                 log.warning("The Spark session was lost; starting a new one.")
                 self._discard()
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            conf = SparkConf(loadDefaults=False)
-            for key, value in self._config.items():
-                conf.set(key, value)
             try:
-                self._context = SparkContext(conf=conf)
+                self._context = self._new_context()
             except (Py4JError, OSError, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
                     f"Spark could not be started ({self._config['spark.master']}): {_first_line(error)}",
                     "Check JAVA_HOME (Java 17 or newer) and the spark.* keys.",
                 ) from error
+
+    def _new_context(self) -> SparkContext:
+        config = self._config
+        if config["spark.master"].startswith("local"):
+            options = shlex.split(config["spark.driver.extraJavaOptions"])
+            self._gateway = Gateway(config["spark.driver.memory"], options)
+            port, secret = self._gateway.address()
+            os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+            os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+        try:
+            conf = SparkConf(loadDefaults=False)
+            for key, value in config.items():
+                conf.set(key, value)
+            return SparkContext(conf=conf)
+        finally:
+            os.environ.pop("PYSPARK_GATEWAY_PORT", None)
+            os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 
     @property
     def slots(self) -> int:
@@ -148,25 +164,32 @@ class SparkSession:
     def _discard(self) -> None:
         """Leave nothing of the context behind, whatever state its JVM is in."""
         context, self._context = self._context, None
+        launched, self._gateway = self._gateway, None
         gateway = SparkContext._gateway
         with _quiet_py4j():
             if context is not None:
                 with contextlib.suppress(Py4JError, OSError, TypeError, AttributeError):
                     context.stop()
-            process: Any = getattr(gateway, "proc", None)
             if gateway is not None:
                 with contextlib.suppress(Py4JError, OSError):
                     gateway.shutdown()
-        if process is not None:
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()  # the gateway's JVM ends with its standard input
-            with contextlib.suppress(OSError):
-                process.kill()
-            process.wait()
+        if launched is not None:
+            launched.close()
+        _end_process(getattr(gateway, "proc", None))
         SparkContext._active_spark_context = None
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def _end_process(process: Any) -> None:
+    """End the JVM that spark-submit started for us, if there is one."""
+    if process is None:
+        return
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    with contextlib.suppress(OSError):
+        process.kill()
+    process.wait()
 
 
 class CopyJob:

@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import replace
 from typing import Protocol
 
-from sparkmirror.errors import RecordTooLarge
+from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
 from sparkmirror.formats.position import Numbering, Position, advance
 from sparkmirror.kafka import messages, records
-from sparkmirror.kafka.batches import readdress
+from sparkmirror.kafka.batches import Batch, readdress
 from sparkmirror.kafka.fetch import Fetched
 
 from .plan import CopySettings, PartitionPlan
@@ -18,6 +18,7 @@ from .stream import Piece, Stream
 
 SMALL_BATCH = 4096
 _HISTORY = 64
+_UNLIMITED = 1 << 31
 
 
 class Sent:
@@ -100,12 +101,13 @@ class PartitionCopy:
         self._ready: deque[Piece] = deque()
         self._window: deque[Sent] = deque()
         self._history: deque[Position] = deque(maxlen=_HISTORY)
-        self._limit = 1 << 31
+        self._limit = _UNLIMITED
         self.ready_bytes = 0
         self.outstanding = 0
         self.trouble = messages.NONE
         self.trouble_text: str | None = None
         self.fetch_trouble = messages.NONE
+        self.fetch_error: ReplicationError | None = None
         self.active = False
         self.attempts = 0
         self.records = 0
@@ -124,18 +126,24 @@ class PartitionCopy:
     @property
     def last_epoch(self) -> int:
         """Leader epoch of the last batch read, for the broker to notice that its log diverged."""
-        if self._ready:
-            return self._ready[-1].leader_epoch
-        if self._window:
-            return self._window[-1].pieces[-1].leader_epoch
-        return self._leader_epoch
+        return self._stream.leader_epoch
 
     def feed(self, fetched: Fetched) -> None:
-        """Take in what was fetched."""
+        """Take in what was fetched; where it is damaged, reading stops with `fetch_trouble`."""
         self.high_watermark = fetched.high_watermark
         if not fetched.records:
             return
-        for piece in self._stream.feed(fetched):
+        try:
+            pieces = self._stream.feed(fetched)
+        except CorruptBatch as error:
+            self.fetch_trouble = messages.CORRUPT_MESSAGE
+            self.fetch_error = CorruptBatch(
+                f"{self.plan}: from offset {self.fetch_offset} on {error.message}",
+                "Check the disks of the source's brokers (another replica may be whole); the copy goes on by itself. To leave "
+                "the damaged records out, set the position of the partition behind them.",
+            )
+            return
+        for piece in pieces:
             self._ready.append(piece)
             self._count(len(piece.view))
 
@@ -193,19 +201,27 @@ class PartitionCopy:
 
     def _address(self, pieces: list[Piece]) -> list[Sent]:
         """Give the pieces their sequence numbers: one batch, or several where the target takes only smaller ones."""
-        piece = pieces[0]
-        if len(pieces) == 1 and piece.batch is not None and len(piece.view) < self._limit:
-            batch, sequence = piece.batch, self._sequence
-            readdress(batch, self._numbering.producer_id, self._numbering.epoch, sequence)
-            self._sequence = advance(sequence, batch.count)
-            return [
-                Sent(
-                    pieces, piece.view, sequence, piece.first_offset, piece.last_offset, batch.count
-                )
-            ]
         size = sum(len(piece.view) for piece in pieces)
+        if len(pieces) == 1 and pieces[0].batch is not None and size < self._limit:
+            return [self._verbatim(pieces[0], pieces[0].batch)]
         parts = 1 if size < self._limit else 2 * size // self._limit + 1
-        return self._rebuild(pieces, parts)
+        try:
+            return self._rebuild(pieces, parts)
+        except CorruptBatch:  # one cannot be opened: as long as nobody must, it is copied as it is
+            return [
+                self._rebuild([piece], 1)[0]
+                if piece.batch is None
+                else self._verbatim(piece, piece.batch)
+                for piece in pieces
+            ]
+
+    def _verbatim(self, piece: Piece, batch: Batch) -> Sent:
+        sequence = self._sequence
+        readdress(batch, self._numbering.producer_id, self._numbering.epoch, sequence)
+        self._sequence = advance(sequence, batch.count)
+        return Sent(
+            [piece], piece.view, sequence, piece.first_offset, piece.last_offset, batch.count
+        )
 
     def _rebuild(self, pieces: list[Piece], parts: int) -> list[Sent]:
         """Open the batches and close their records again as `parts` gapless ones."""
@@ -329,16 +345,24 @@ class PartitionCopy:
         self.take_over(position)
         self._numbering = position.numbering
         self._sequence = position.sequence
-        self._stream = Stream(position.next_offset, self._settings.fetch.isolation)
-        self._ready.clear()
+        self._stream = Stream(
+            position.next_offset, self._settings.fetch.isolation, position.leader_epoch
+        )
+        self.suspend()
         self._window.clear()
-        self._count(-self.ready_bytes)
+        self._limit = _UNLIMITED  # it may have been raised meanwhile
         self.outstanding = 0
         self.trouble = self.fetch_trouble = messages.NONE
-        self.trouble_text = None
+        self.trouble_text = self.fetch_error = None
         self.active = True
         self._history.clear()
         self._history.append(position)
+
+    def suspend(self) -> None:
+        """Do nothing until `restart`, and keep no room from the others meanwhile: what was fetched is fetched again then."""
+        self.active = False
+        self._ready.clear()
+        self._count(-self.ready_bytes)
 
     def remember(self) -> Position:
         """The position, kept as one to walk from should the target lose what came after it."""

@@ -55,7 +55,8 @@ class Reporter:
         key = copy.key
         self._dirty[key] = copy
         self._stirred.add(key)
-        self._ages[key] = int(time.time() * 1000) - copy.last_timestamp
+        if copy.last_timestamp >= 0:  # records without a time have no age
+            self._ages[key] = int(time.time() * 1000) - copy.last_timestamp
         if not self._settings.offset_syncs_topic:
             return
         if sent.is_contiguous:
@@ -70,6 +71,10 @@ class Reporter:
         if self._syncs_wait:
             self._syncs_wait = False
             self._send_syncs()
+
+    def urge(self) -> None:
+        """Something changed that people wait for: report at the next turn."""
+        self._progress_at = 0.0
 
     def is_due(self, now: float) -> bool:
         return now >= self._flush_at or now >= self._progress_at

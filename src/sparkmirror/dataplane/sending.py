@@ -70,19 +70,24 @@ class Sender:
         self._max_in_flight = max_in_flight
         self._max_bytes = max_bytes
         self._channels: dict[int, _Channel] = {}
+        self.stale = False
+        """Set when something was to be sent whose leader we do not know, or not any more."""
 
     def offer(self, copy: PartitionCopy) -> None:
         """This partition may have something to send."""
         info = self._cluster.topics.get(copy.plan.remote)
         part = info.partitions.get(copy.plan.partition) if info is not None else None
-        if part is not None and part.leader >= 0:
+        if part is not None and part.leader in self._cluster.brokers:
             self._channel(part.leader).ready[copy] = None
+        else:
+            self.stale = True
 
     def write(self, side: SideWrite) -> bool:
         """Queue a small write; False if the partition has no leader known right now."""
         info = self._cluster.topics.get(side.topic)
         part = info.partitions.get(side.partition) if info is not None else None
         if part is None or part.leader not in self._cluster.brokers:
+            self.stale = True
             return False
         self._channel(part.leader).side.append(side)
         return True
@@ -159,16 +164,20 @@ class Sender:
         for copy in list(channel.ready):
             if size >= self._max_bytes:
                 break
-            sent = copy.next_batch()
             del channel.ready[copy]
+            info = self._cluster.topics.get(copy.plan.remote)
+            if info is None:  # gone since it was offered
+                self.stale = True
+                continue
+            sent = copy.next_batch()
             if sent is None:
                 continue  # it is offered again when an answer makes room
             if copy.has_work:
                 channel.ready[copy] = None  # to the end: everybody gets a turn
-            topic = copy.plan.remote
-            topic_id = self._cluster.topics[topic].topic_id
-            owners[topic, copy.plan.partition] = (copy, sent)
-            batches.append(produce.Outgoing(topic, topic_id, copy.plan.partition, sent.buffer))
+            owners[info.name, copy.plan.partition] = (copy, sent)
+            batches.append(
+                produce.Outgoing(info.name, info.topic_id, copy.plan.partition, sent.buffer)
+            )
             size += len(sent.buffer)
         return batches, owners
 
@@ -199,6 +208,7 @@ class Sender:
             if answer.throttle_ms > 0:
                 connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
             for result in answer.partitions:
+                self.stale |= messages.is_stale_metadata(result.error)
                 owner, token = owners.pop((result.topic, result.partition))
                 owner.result(token, result.error, result.base_offset, result.message)
 
@@ -224,6 +234,7 @@ class Sender:
             channel.connection.close()
         channel.connection = None
         channel.redial_at = time.monotonic() + _REDIAL_S
+        self.stale = True
         for _, owners in contexts:
             for owner, token in owners.values():
                 owner.result(token, NETWORK_EXCEPTION, -1, None)

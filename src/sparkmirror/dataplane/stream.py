@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 
+from sparkmirror.errors import CorruptBatch
 from sparkmirror.kafka import records
-from sparkmirror.kafka.batches import Batch, magic_of, whole_batches
+from sparkmirror.kafka.batches import Batch, crc_matches, leader_epoch_of, magic_of, whole_batches
 from sparkmirror.kafka.fetch import READ_COMMITTED, Fetched
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -58,7 +59,7 @@ class Piece:
 
     @property
     def leader_epoch(self) -> int:
-        return int.from_bytes(self.view[12:16], "big", signed=True)
+        return leader_epoch_of(self.view)
 
     @property
     def codec(self) -> int:
@@ -73,18 +74,28 @@ class Stream:
     """Reads one partition from an offset on.
 
     Invariants: `next_offset` is the offset after everything that was fed and understood; it never goes back, and no record
-    below the offset it began with is ever given out.
+    below the offset it began with is ever given out. `leader_epoch` is that of the last batch before `next_offset`, copied or
+    not: both go to the broker together, which would else take its own log for one that was cut back.
     """
 
-    __slots__ = ("_committed_only", "next_offset")
+    __slots__ = ("_committed_only", "leader_epoch", "next_offset")
 
-    def __init__(self, next_offset: int, isolation: int) -> None:
+    def __init__(self, next_offset: int, isolation: int, leader_epoch: int = -1) -> None:
         self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
         self._committed_only = isolation == READ_COMMITTED
 
     def feed(self, fetched: Fetched) -> list[Piece]:
-        """The pieces of one fetch answer."""
+        """The pieces of one fetch answer, up to the first damaged batch; an error if that comes first."""
         pieces: list[Piece] = []
+        try:
+            self._feed(fetched, pieces)
+        except CorruptBatch:
+            if not pieces:
+                raise
+        return pieces
+
+    def _feed(self, fetched: Fetched, pieces: list[Piece]) -> None:
         aborted = sorted(fetched.aborted, key=lambda row: -row[1]) if self._committed_only else []
         dropping: set[int] = set()
         for view in whole_batches(fetched.records):
@@ -95,33 +106,29 @@ class Stream:
             last = batch.base_offset + batch.last_offset_delta
             if last < self.next_offset:
                 continue
+            if not crc_matches(view):
+                raise CorruptBatch(
+                    f"the batch at offset {batch.base_offset} does not have the checksum that it carries.",
+                )
             if batch.attributes & 0x30:  # transactional or control
                 while aborted and aborted[-1][1] <= last:
                     dropping.add(aborted.pop()[0])
-                if batch.is_control:
-                    if _is_abort_marker(view):
-                        dropping.discard(batch.producer_id)
-                    self.next_offset = last + 1
-                    continue
-                if batch.producer_id in dropping:
-                    self.next_offset = last + 1
-                    continue
-            if batch.base_offset < self.next_offset or not batch.is_verbatim:
-                self._cut(view, pieces)
-            else:
-                pieces.append(
-                    Piece(
-                        view,
-                        batch,
-                        batch.base_offset,
-                        last,
-                        last + 1,
-                        batch.count,
-                        batch.max_timestamp,
-                    )
-                )
+                if batch.is_control and _is_abort_marker(view):
+                    dropping.discard(batch.producer_id)
+            is_dropped = batch.is_control or (
+                batch.is_transactional and batch.producer_id in dropping
+            )
+            if not is_dropped:
+                self._add(view, batch, pieces)
             self.next_offset = last + 1
-        return pieces
+            self.leader_epoch = batch.leader_epoch
+
+    def _add(self, view: memoryview, batch: Batch, pieces: list[Piece]) -> None:
+        if batch.base_offset < self.next_offset or not batch.is_verbatim:
+            self._cut(view, pieces)
+            return
+        first, last = batch.base_offset, batch.last_offset
+        pieces.append(Piece(view, batch, first, last, last + 1, batch.count, batch.max_timestamp))
 
     def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
         """A batch that must be opened: it begins too early, has gaps, or is of an old format."""

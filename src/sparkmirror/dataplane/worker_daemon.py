@@ -1,10 +1,24 @@
-"""Spark's Python daemon with the copy task already imported: workers are forked, so they start at once and share its memory."""
+"""Spark's Python daemon with the copy task already imported: workers are forked, so they start at once and share its memory.
+
+Spark puts pyspark as a zip file in front of the path. Modules in a zip are compiled anew by every process that imports them,
+seconds of CPU each; the installed package beside it is the same code, compiled once.
+"""
 
 from __future__ import annotations
 
-from pyspark.daemon import manager
+import importlib.util
+import sys
 
-import sparkmirror.dataplane.worker  # noqa: F401
+_without_zips = [entry for entry in sys.path if not entry.endswith(".zip")]
+_with_zips = sys.path[:]
+sys.path[:] = _without_zips
+if importlib.util.find_spec("pyspark") is None:
+    sys.path[:] = _with_zips
+
+import pyspark.worker  # noqa: E402, F401
+from pyspark.daemon import manager  # noqa: E402
+
+import sparkmirror.dataplane.worker  # noqa: E402, F401
 
 if __name__ == "__main__":
     manager()

@@ -110,6 +110,11 @@ def magic_of(view: memoryview) -> int:
     return view[16]
 
 
+def leader_epoch_of(view: memoryview) -> int:
+    """The epoch of the leader that took the batch; -1 where message sets of old brokers do not tell."""
+    return int(_I32.unpack_from(view, 12)[0]) if view[16] >= 2 else -1
+
+
 def end_offset(view: memoryview) -> int:
     """The offset after the last record of a batch (magic < 2: a message set's own offset is its last record's)."""
     (base,) = _I64.unpack_from(view)
@@ -127,6 +132,13 @@ def readdress(batch: Batch, producer_id: int, producer_epoch: int, sequence: int
     _I16.pack_into(view, 21, attributes)
     _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
     _U32.pack_into(view, 17, crc32c.crc32c(view[21:]))
+
+
+def shift_timestamps(batch: bytearray, by: int) -> None:
+    """Move all times of a batch: its records hold only differences to the first."""
+    for place in (27, 35):
+        _I64.pack_into(batch, place, _I64.unpack_from(batch, place)[0] + by)
+    _U32.pack_into(batch, 17, crc32c.crc32c(memoryview(batch)[21:]))
 
 
 def crc_matches(view: memoryview) -> bool:

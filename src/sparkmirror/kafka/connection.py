@@ -225,21 +225,31 @@ class Connection:
     def receive(self) -> list[tuple[Any, memoryview]]:
         """All frames that are complete by now, each with the context of its request.
 
-        The view starts at the correlation id, and its buffer belongs to the caller alone.
+        The view starts at the correlation id, and its buffer belongs to the caller alone. If the connection breaks behind
+        complete frames, those are given first: the connection is closed by then, and the next call says why.
         """
         done: list[tuple[Any, memoryview]] = []
-        while self._fill():
-            frame = self._frame
-            assert frame is not None  # noqa: S101 - _fill says a frame is complete
-            self._frame, self._filled = None, 0
-            if not self._expected:
-                raise self._broken("an answer came that nobody asked for")
-            correlation, context, _ = self._expected.popleft()
-            (got,) = _LENGTH.unpack_from(frame, 0)
-            if got != correlation:
-                raise self._broken(f"answer {got} came where {correlation} was expected")
-            done.append((context, memoryview(frame)))
+        try:
+            while self._fill():
+                done.append(self._complete())
+        except ConnectionFailed:
+            if not done:
+                raise
         return done
+
+    def _complete(self) -> tuple[Any, memoryview]:
+        """The frame that has just been filled, with the context of its request."""
+        frame = self._frame
+        assert frame is not None  # noqa: S101 - _fill says a frame is complete
+        self._frame, self._filled = None, 0
+        if not self._expected:
+            raise self._broken("an answer came that nobody asked for")
+        correlation, context, _ = self._expected[0]
+        (got,) = _LENGTH.unpack_from(frame, 0)
+        if got != correlation:
+            raise self._broken(f"answer {got} came where {correlation} was expected")
+        self._expected.popleft()
+        return context, memoryview(frame)
 
     def _fill(self) -> bool:
         """Read until one frame is complete (True) or the socket is empty (False)."""

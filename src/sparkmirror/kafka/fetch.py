@@ -25,7 +25,7 @@ _HEAD = struct.Struct(">iiiibii")
 _PARTITION_V11 = struct.Struct(">iiqqi")
 _PARTITION_V13 = struct.Struct(">iiqiqib")
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-_FULL = 0
+_FULL, _NO_SESSION = 0, -1  # session epochs: begin one; do without
 
 TopicPartition = tuple[str, int]
 
@@ -85,17 +85,21 @@ class FetchSession:
 
     Invariants: `_wanted` is what the broker should know after the next request; `_dirty` and `_gone` are exactly the
     differences to what it knows now. Any session error empties the broker's side, so `reset` makes everything dirty.
+    What comes of a partition that was wanted anew or forgotten after the request is not given out: it would be of the offset
+    wanted before. At most one request is outstanding.
     """
 
-    def __init__(self, limits: FetchLimits, version: int) -> None:
+    def __init__(self, limits: FetchLimits, version: int, *, kept: bool = True) -> None:
         self._limits = limits
         self._version = version
+        self._first_epoch = _FULL if kept else _NO_SESSION
         self._wanted: dict[TopicPartition, Wanted] = {}
         self._dirty: set[TopicPartition] = set()
         self._gone: dict[TopicPartition, bytes] = {}
         self._topics: dict[bytes, str] = {}
         self._id = 0
-        self._epoch = _FULL
+        self._epoch = self._first_epoch
+        self._is_answer_void = False
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -107,10 +111,15 @@ class FetchSession:
         return self._wanted.keys()
 
     def want(self, key: TopicPartition, wanted: Wanted) -> None:
+        known = self._wanted.get(key)
+        if known == wanted:
+            return
+        topic_id = self._gone.pop(key, None) if known is None else known.topic_id
         self._wanted[key] = wanted
         self._topics[wanted.topic_id] = key[0]
         self._dirty.add(key)
-        self._gone.pop(key, None)
+        if topic_id is not None and topic_id != wanted.topic_id:
+            self.reset()  # the topic was created again: the broker's session must not keep the old one
 
     def forget(self, key: TopicPartition) -> None:
         wanted = self._wanted.pop(key, None)
@@ -124,9 +133,10 @@ class FetchSession:
         self.reset()
 
     def reset(self) -> None:
-        self._id, self._epoch = 0, _FULL
+        self._id, self._epoch = 0, self._first_epoch
         self._dirty = set(self._wanted)
         self._gone.clear()
+        self._is_answer_void = True
 
     def request(self, correlation: int, client_id: str) -> bytes:
         """The framed request; from here on the broker is taken to know everything that is wanted."""
@@ -144,7 +154,7 @@ class FetchSession:
                 self._epoch,
             ),
         ]
-        keys = self._dirty if self._epoch != _FULL else self._wanted.keys()
+        keys = self._dirty if self._id else self._wanted.keys()
         if flexible:
             self._body_v13(parts, keys)
             parts += [compact_string(limits.rack), b"\0"]
@@ -153,6 +163,7 @@ class FetchSession:
             parts.append(string(limits.rack))
         self._dirty = set()
         self._gone = {}
+        self._is_answer_void = False
         body = b"".join(parts)
         return I32.pack(len(body)) + body
 
@@ -208,13 +219,20 @@ class FetchSession:
             partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
             if flexible:
                 reader.tags()
-        self._advance(session_id)
+        partitions = [row for row in partitions if self._is_current((row.topic, row.partition))]
+        if not self._is_answer_void:
+            self._advance(session_id)
         return FetchAnswer(0, throttle, session_id, partitions)
+
+    def _is_current(self, key: TopicPartition) -> bool:
+        return key in self._wanted and key not in self._dirty
 
     def _advance(self, session_id: int) -> None:
         self._id = session_id
-        if session_id == 0:  # the broker has no room for sessions: every request is a full one
-            self._epoch = _FULL
+        if (
+            session_id == 0
+        ):  # none is kept, or the broker has no room for it: every request is a full one
+            self._epoch = self._first_epoch
         else:
             self._epoch = 1 if self._epoch >= 0x7FFFFFFF else self._epoch + 1
 

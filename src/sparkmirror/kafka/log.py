@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.kafka import messages, produce
@@ -17,10 +18,11 @@ _EMPTY = memoryview(b"")
 def fetch_once(
     cluster: Cluster, topic: str, partition: int, offset: int, limits: FetchLimits
 ) -> Fetched:
-    """One fetch from the leader, outside any session that is kept."""
+    """One fetch from the leader, outside any session, and never passed on to a follower."""
     info = cluster.leader(topic, partition)
     connection = cluster.connection(info.leader)
-    session = FetchSession(limits, fetch_version(connection.versions))
+    limits = replace(limits, rack="")
+    session = FetchSession(limits, fetch_version(connection.versions), kept=False)
     session.want(
         (topic, partition),
         Wanted(

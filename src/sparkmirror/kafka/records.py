@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, cast
 
+import cramjam
+from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
-from sparkmirror.kafka.batches import CODEC_MASK, magic_of
+from sparkmirror.errors import CorruptBatch
+from sparkmirror.kafka.batches import CODEC_MASK, magic_of, shift_timestamps
 
 Headers = list[tuple[str, bytes | None]]
 
 # Room for a batch of any size a broker would take: splitting is decided elsewhere, never by the builder.
 _UNBOUNDED = 1 << 30
+_NO_TIMESTAMP = -1
 
 
 class Record(Protocol):
@@ -47,12 +51,16 @@ class NewRecord(NamedTuple):
 
 def decode(view: memoryview) -> list[Record]:
     """The records of one batch of any magic; LogAppendTime batches give the append time to every record."""
-    if magic_of(view) >= 2:
-        return cast("list[Record]", list(DefaultRecordBatch(view)))
-    return [
-        NewRecord(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, [])
-        for r in LegacyRecordBatch(bytes(view), magic_of(view))
-    ]
+    try:
+        if magic_of(view) >= 2:
+            return cast("list[Record]", list(DefaultRecordBatch(view)))
+        return [
+            NewRecord(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, [])
+            for r in LegacyRecordBatch(bytes(view), magic_of(view))
+        ]
+    except (CodecError, cramjam.DecompressionError, ValueError, EOFError, OSError) as error:
+        # Also a header key that is not UTF-8 (a ValueError): Kafka allows no other, but brokers do not look.
+        raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
 
 
 def encode(
@@ -73,9 +81,15 @@ def encode(
         batch_size=_UNBOUNDED,
     )
     append = builder.append
+    shift = 0
     for delta, record in enumerate(records):
-        append(delta, record.timestamp, record.key, record.value, record.headers)
-    return cast("bytearray", builder.build())
+        if delta == 0 and record.timestamp == _NO_TIMESTAMP:
+            shift = 1  # the builder takes a first time of -1 as "none yet" and would count from a later one
+        append(delta, record.timestamp + shift, record.key, record.value, record.headers)
+    batch = cast("bytearray", builder.build())
+    if shift:
+        shift_timestamps(batch, -shift)
+    return batch
 
 
 def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:

@@ -180,8 +180,8 @@ class _Translator:
         if count is None:
             raise UnsupportedPattern(
                 "{ is not followed by a count and }",
-                r"Write \{ for the character itself. In a list, a comma ends a pattern, so write "
-                "a{2}a{0}... or repeat the pattern instead of {m,n}.",
+                r"Write \{ for the character itself. A comma ends a pattern of a list, so {m,n} "
+                "cannot stand there: write aa? for a{1,2}.",
             )
         self._take(len(count[0]), count[0])
 

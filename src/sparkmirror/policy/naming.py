@@ -215,10 +215,10 @@ def load_policy(class_name: str, properties: Mapping[str, str]) -> ReplicationPo
 def _instantiate(class_name: str) -> object:
     module_name, _, attribute = class_name.rpartition(".")
     try:
-        if not module_name:
+        if not module_name or module_name.startswith("."):
             raise ImportError("the name has no module part")
         policy_class: object = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"replication.policy.class {class_name} cannot be loaded: {error}.",
             f"Use one of {', '.join(sorted(_KNOWN))}, or a Python class given as "

@@ -210,7 +210,9 @@ class KafkaCluster:
     def _launch(self, node: int) -> None:
         settings = self._home(node) / "server.properties"
         _write_properties(settings, self._settings(node))
-        command = java_command("kafka.Kafka", str(settings), options=self._jvm)
+        # A killed JVM leaves the native libraries it unpacked: let them lie with its data.
+        options = (*self._jvm, f"-Djava.io.tmpdir={self._home(node)}")
+        command = java_command("kafka.Kafka", str(settings), options=options)
         self._processes[node] = spawn(command, log=self.log(node))
 
     def _settings(self, node: int) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The demo: two clusters, a shop that produces, a mirror; a live view goes out, and a verdict last.
 
-    DEMO_SECONDS   ends the demo by itself after so many seconds (otherwise: Ctrl-C or SIGTERM)
+    DEMO_SECONDS   ends the demo so many seconds after the first record was copied; without it,
+                   Ctrl-C or SIGTERM does
     DEMO_RATE      records a second that the shop produces (20000)
 
 At the end the shop is stopped, the mirror catches up, and every record of the target is compared
@@ -151,6 +152,7 @@ class Demo:
         self._console = console
         self._ending = ending
         self._throughput = Throughput()
+        self._began = time.monotonic()
         self._first_copied_at: float | None = None
 
     def run(self) -> Verdict:
@@ -177,9 +179,6 @@ class Demo:
     def _flow(self, source: Cluster, target: Cluster, mirror: Mirror, shop: Shop) -> float:
         """Watch until told to end, then until the target has all; the seconds that copying took."""
         reader = ProgressReader(target, progress_topic("source"))
-        deadline = None
-        if self._options.seconds is not None:
-            deadline = time.monotonic() + self._options.seconds
         with DemoView(self._console) as view:
 
             def look(phase: str) -> int:
@@ -190,16 +189,19 @@ class Demo:
                 view.show(phase, shop.sent, self._throughput.rows(int(time.time() * 1000)))
                 return self._left(source, target)
 
-            while not self._is_over(deadline):
-                look("running")
+            while not self._is_over():
+                look("starting" if self._first_copied_at is None else "running")
                 self._ending.wait(_TICK_S)
             shop.close()
             _drain(lambda: look("catching up"))
         return time.monotonic() - (self._first_copied_at or time.monotonic())
 
-    def _is_over(self, deadline: float | None) -> bool:
-        if deadline is not None and time.monotonic() >= deadline:
+    def _is_over(self) -> bool:
+        first, limit = self._first_copied_at, self._options.seconds
+        if limit is not None and first is not None and time.monotonic() >= first + limit:
             return True
+        if first is None and time.monotonic() > self._began + _STANDSTILL_S:
+            return True  # `_drain` waits as long again, and then says so
         if shutil.disk_usage(self._directory).free < _LEAST_FREE_BYTES:
             self._say("ending: the disk is almost full")
             return True

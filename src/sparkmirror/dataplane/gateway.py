@@ -1,0 +1,134 @@
+"""The JVM behind a local Spark session: memory and options in, a running gateway for pyspark out.
+
+pyspark would start it through spark-submit, which starts a JVM of its own first to put the command together: half of the time
+to the first record. Everything but heap and JVM options reaches Spark later, over the gateway, so that no setting (some are
+secrets) stands on a command line. Masters other than `local` are left to spark-submit, which prepares more than a JVM for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparkmirror.errors import SparkError
+
+_MAIN = "org.apache.spark.api.python.PythonGatewayServer"
+_PATIENCE_S = 60.0
+# What Spark needs to reach into on Java 17 and newer.
+_OPEN_PACKAGES = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+
+
+class Gateway:
+    """A JVM that serves pyspark, and its address.
+
+    Invariant: the JVM ends when its standard input does, so it never outlives this process, however that ends.
+    """
+
+    def __init__(self, heap: str, options: Sequence[str]) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="sparkmirror-"))
+        self._address = self._directory / "gateway"
+        environment = os.environ | {
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address),
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_CONNECT_MODE": "0",
+        }
+        self.process = subprocess.Popen(  # noqa: S603 - our own command
+            [java(), *_arguments(heap, options)],
+            stdin=subprocess.PIPE,
+            env=environment,
+            preexec_fn=_ignore_interrupt,
+        )
+
+    def address(self) -> tuple[int, str]:
+        """Port and secret, once the JVM has told them."""
+        deadline = time.monotonic() + _PATIENCE_S
+        try:
+            while not self._address.exists():
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise SparkError(
+                        f"The Spark JVM did not come up (exit code {self.process.poll()}).",
+                        "Check JAVA_HOME (Java 17 or newer), spark.driver.memory and spark.driver.extraJavaOptions.",
+                    )
+                time.sleep(0.01)
+            raw = self._address.read_bytes()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        port, length = struct.unpack_from(">ii", raw)
+        return port, raw[8 : 8 + length].decode()
+
+    def close(self) -> None:
+        """End the JVM, whatever it is doing."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def _ignore_interrupt() -> None:
+    # Ctrl-C is for us: we end the JVM ourselves.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _arguments(heap: str, options: Sequence[str]) -> list[str]:
+    home = spark_home()
+    opens = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN_PACKAGES]
+    return [
+        "-cp",
+        f"{home / 'conf'}:{home / 'jars'}/*",
+        f"-Xmx{heap}",
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *opens,
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "--enable-native-access=ALL-UNNAMED",
+        *options,
+        _MAIN,
+    ]
+
+
+def spark_home() -> Path:
+    """Where pyspark keeps Spark: SPARK_HOME, or inside the package."""
+    if "SPARK_HOME" in os.environ:
+        return Path(os.environ["SPARK_HOME"])
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise SparkError("pyspark is not installed.", "Install sparkmirror with its dependencies.")
+    return Path(found.origin).parent
+
+
+def java() -> str:
+    """The java command: of JAVA_HOME, or on the path."""
+    if "JAVA_HOME" in os.environ:
+        return str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
+    found = shutil.which("java")
+    if found is None:
+        raise SparkError(
+            "Java was not found.", "Install a JDK 17 or newer, or set JAVA_HOME to one."
+        )
+    return found
