@@ -42,7 +42,7 @@ def run_workload(stage: Stage, workload: Workload, peers: Sequence[str]) -> dict
             outcome = runs.Outcome(failure=str(error))
         outcomes[peer] = outcome
         said = ", ".join(f"{key} {report.number(v)}" for key, v in outcome.metrics.items())
-        stage.say(f"{workload.name}: {peer}: {said or outcome.failure}")
+        stage.say(f"{workload.name}: {peer}: {said or outcome.failure.splitlines()[0]}")
     stage.clear_source()
     return outcomes
 
@@ -83,7 +83,8 @@ def compare(choice: Choice, peers: Sequence[str], directory: Path) -> int:
     begin = time.monotonic()
 
     def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - begin:6.0f} s[/dim]  {text}", highlight=False)
+        # Texts of programs may look like markup.
+        console.print(f"{time.monotonic() - begin:6.0f} s  {text}", highlight=False, markup=False)
 
     workloads = choice.workloads()
     about = {"scale": choice.scale, "quick": choice.quick, "peers": list(peers)}

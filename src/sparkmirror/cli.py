@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 from pathlib import Path
@@ -12,8 +11,7 @@ import click
 
 from sparkmirror.config.properties import read_properties
 from sparkmirror.errors import SparkMirrorError
-
-log = logging.getLogger("sparkmirror")
+from sparkmirror.logs import log_to_stderr
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,11 +49,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Entry point: our errors become one line and an exit code."""
-    from sparkmirror.dataplane.worker import LOG_FORMAT
-
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
+    log_to_stderr()
     try:
         commands(prog_name="sparkmirror")
     except SparkMirrorError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from copying import Copying, Flow
@@ -46,6 +49,7 @@ class Mirrored:
         configs: dict[str, str] | None = None,
         remote_configs: dict[str, str] | None = None,
         compacted: bool = False,
+        age_s: int = 0,
     ) -> None:
         self.source, self.target = source, target
         self.topic = unique("t")
@@ -59,6 +63,7 @@ class Mirrored:
         self.create_target()
         self.flow = Flow(source, target, unique("f"))
         self.count = 0
+        self._time = int((time.time() - age_s) * 1000)
 
     # -- topics -------------------------------------------------------------------------------
 
@@ -86,7 +91,7 @@ class Mirrored:
                 b"k%d" % (i % keys) if keys else b"k%d" % i,
                 b"%d:" % i + b"x" * size,
                 partition,
-                1_700_000_000_000 + i,
+                self._time + i,
                 (("n", b"%d" % i),) if i % 3 == 0 else (),
             )
             for i in range(first, first + count)
@@ -169,6 +174,11 @@ class Mirrored:
     def target_content(self) -> dict[int, list[Content]]:
         return contents(self.target, self.remote, self.partitions)
 
+    def has_all(self) -> bool:
+        """Whether every record of the source is on the target, whatever else is."""
+        wanted, found = self.source_content(), self.target_content()
+        return all(set(rows) <= set(found[partition]) for partition, rows in wanted.items())
+
     def assert_same(self) -> None:
         """None missing, none twice, in order, with time, key, value and headers."""
         for partition, wanted in self.source_content().items():
@@ -232,3 +242,32 @@ def _records(cluster: Cluster, topic: str, partitions: int) -> int:
 def _delete(cluster: KafkaCluster, topic: str) -> None:
     delete_topic(cluster.bootstrap, topic)
     wait_for(f"{topic} is gone", lambda: topic not in topics(cluster.bootstrap))
+
+
+def lose_tails(cluster: KafkaCluster, keep: Mapping[str, int]) -> dict[str, int]:
+    """End a broker as a power cut would, with only the batches of the first so many records of a topic on its disk.
+
+    It is started again. Gives the offset at which the first partition of each topic ends then.
+    """
+    cluster.kill(1)
+    ends = {
+        topic: _cut(cluster.data(1) / f"{topic}-0" / f"{0:020}.log", count)
+        for topic, count in keep.items()
+    }
+    cluster.restart(1)
+    return ends
+
+
+def _cut(file: Path, keep: int) -> int:
+    end = size = 0
+    log = file.read_bytes()
+    while size < len(log):
+        base, length = struct.unpack_from(">qi", log, size)
+        after = int(base + struct.unpack_from(">i", log, size + 23)[0] + 1)
+        if after > keep:
+            break
+        end, size = after, size + 12 + length
+    assert size < len(log), "there is nothing to lose"
+    with file.open("r+b") as opened:
+        opened.truncate(size)
+    return end

@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
 from kafka_tools import create_topic, end_offsets, topics, wait_for
 from running import Mirror, assert_same, properties
+from steady import SteadyProducer
 
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -29,50 +28,6 @@ PARTITIONS = 12
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600 if LONG else 900)]
-
-
-class SteadyProducer:
-    """Writes records at a steady pace, idempotently, whatever happens to single brokers."""
-
-    def __init__(self, bootstrap: str, topic: str, count: int, seconds: float) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "compression.type": "lz4",
-                "message.timeout.ms": 300_000,
-            }
-        )
-        self._topic = topic
-        self._count = count
-        self._pause = seconds * 100 / count
-        self.failed: list[str] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        for i in range(self._count):
-            self._producer.produce(
-                self._topic,
-                key=b"%d" % i,
-                value=b"%d " % i + b"v" * (i % 300),
-                partition=i % PARTITIONS,
-                headers=[("n", b"%d" % i), ("null", None)],
-                on_delivery=self._delivered,
-            )
-            if i % 100 == 0:
-                self._producer.poll(0)
-                time.sleep(self._pause)
-        self._producer.flush(300)
-
-    def _delivered(self, error: object, message: object) -> None:
-        if error is not None:
-            self.failed.append(str(error))
-
-    @property
-    def done(self) -> bool:
-        return not self._thread.is_alive()
 
 
 def accidents(rng: random.Random) -> Iterator[str]:
@@ -136,7 +91,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(
     seconds = 6.0 * (KILLS + RESTARTS)
     with mirror:
         wait_for("the remote topic is there", lambda: remote in topics(target.bootstrap), 120)
-        producer = SteadyProducer(source.bootstrap, topic, RECORDS, seconds)
+        producer = SteadyProducer(source.bootstrap, topic, RECORDS, PARTITIONS, seconds)
         kills = 0
         for event in accidents(rng):
             before = sum(end_offsets(target.bootstrap, remote).values())

@@ -151,18 +151,14 @@ def fetched(
 ) -> Fetched:
     """What a fetch gives for these batches."""
     joined = memoryview(bytearray(b"".join(batches)))
-    return Fetched(
-        "t", 0, 0, high_watermark, high_watermark, 0, aborted or [], -1, joined, None
-    )
+    return Fetched("t", 0, 0, high_watermark, high_watermark, 0, aborted or [], -1, joined, None)
 
 
 def header_fields(view: memoryview) -> tuple[int, ...]:
     return _HEADER.unpack_from(view)
 
 
-headers = st.lists(
-    st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=12)), max_size=4
-)
+headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=12)), max_size=4)
 timestamps = st.one_of(
     st.just(-1), st.integers(0, 10), st.integers(1_600_000_000_000, 1_800_000_000_000)
 )

@@ -207,9 +207,7 @@ class MirrorMaker:
             )
             for pair in pairs
         }
-        # Every flow gets the same share of the slots, so there are enough if each could be the largest.
-        most = max((settings.config.tasks_max for settings in flows.values()), default=1)
-        self._spark = SparkSession(config.spark, most * len(flows), len(flows))
+        self._spark = SparkSession(config.spark, len(flows))
         self._flows = flows
         self._runners: list[FlowRunner] = []
         self._stopping = threading.Event()

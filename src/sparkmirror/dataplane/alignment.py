@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import NumberingLost
-from sparkmirror.formats.position import Numbering, Position, advance, distance
-from sparkmirror.kafka import admin, log, records
+from sparkmirror.formats.position import Position, advance, distance
+from sparkmirror.kafka import admin, log, messages, records
 from sparkmirror.kafka.admin import ProducerState
-from sparkmirror.kafka.batches import LOG_APPEND_TIME, Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
+from sparkmirror.kafka.fetch import FetchLimits
 
+from . import anchors
+from .anchors import Mark
 from .stream import Piece, Stream
+from .tail import Tail, digest, last_held, read_digests, read_tail
 
-_TAIL_LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
-_VISIBLE_PATIENCE_S = 15.0
+_VISIBLE_PATIENCE_S = 5.0
+_MARGIN = 1000
+_OFFSET_NOT_AVAILABLE = 78
 
 
 class Verdict(enum.Enum):
@@ -30,7 +33,7 @@ class Verdict(enum.Enum):
 
     CURRENT = "nothing was written since"
     AHEAD = "the target holds more"
-    BEHIND = "the target lost records that it had acknowledged"
+    BEHIND = "the leader knows less than it had acknowledged"
     STALE = "a newer numbering is in use"
     UNKNOWN = "the leader does not remember us"
 
@@ -45,22 +48,21 @@ class Pair:
     remote: str
     partition: int
     limits: FetchLimits
+    compacted: bool = False
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """What of a numbering lies in the target's log from some offset on."""
+class Aligned:
+    """A position that the target bears out."""
 
-    count: int
-    end_sequence: int
-    end_offset: int
-    last: records.Record | None
-    has_times: bool = True
-    """False if the target stamps its own times (LogAppendTime), so that times cannot be compared."""
-    digests: tuple[int, ...] = ()
+    position: Position
+    keeps_numbering: bool = True
+    """False: sequence numbers no longer stand for the same records to everybody, or the leader does not expect the next one."""
+    trouble: str = ""
+    """What is not as it was, to be reported."""
 
 
 def judge(position: Position, state: ProducerState | None) -> Verdict:
@@ -70,176 +72,111 @@ def judge(position: Position, state: ProducerState | None) -> Verdict:
         return Verdict.UNKNOWN
     if state.epoch > numbering.epoch:
         return Verdict.STALE
-    if state.epoch < numbering.epoch:
-        return Verdict.UNKNOWN
+    if state.epoch < numbering.epoch:  # nothing of this numbering is known there
+        return Verdict.CURRENT if position.is_origin else Verdict.BEHIND
     gap = distance(advance(state.last_sequence, 1), position.sequence)
     if gap == 0:
         return Verdict.CURRENT
     return Verdict.AHEAD if gap > 0 else Verdict.BEHIND
 
 
-def align(
-    pair: Pair,
-    position: Position,
-    state: ProducerState | None,
-    history: Sequence[Position] = (),
-) -> Position:
-    """The position moved to what the target really holds of its numbering; any verdict but STALE.
-
-    `history` holds earlier positions of the same numbering: if the target fell behind, the walk begins at the newest that it
-    still covers, else where the numbering began.
-    """
+def align(pair: Pair, position: Position, state: ProducerState | None, end: int) -> Aligned:
+    """The position moved to what the target really holds of its numbering; `end` is where the target's log ends."""
     verdict = judge(position, state)
-    if verdict is Verdict.CURRENT:
-        return position
-    if verdict is Verdict.BEHIND:
-        position = _covered(position, state, history)
-    expected = None if state is None or verdict is Verdict.UNKNOWN else state.last_sequence
-    tail = _visible_tail(pair, position, expected)
-    if tail.count == 0:
-        return replace(position, target_offset=max(position.target_offset, tail.end_offset))
-    return _walk(pair, position, tail)
+    is_untouched = (
+        verdict is Verdict.UNKNOWN and position.is_origin and end <= position.target_offset
+    )
+    if verdict is Verdict.CURRENT or is_untouched:
+        return Aligned(replace(position, target_offset=min(position.target_offset, end)))
+    if verdict is Verdict.STALE:
+        return _by_content(pair, position)
+    expected = _expected(position, state)
+    try:
+        if verdict is Verdict.BEHIND or end < position.target_offset:
+            return _recovered(pair, position, expected)
+        tail = _visible_tail(pair, position, expected)
+        if tail.is_cut:
+            return _recovered(pair, position, expected)
+        return _counted(pair, position, tail)
+    except NumberingLost:
+        return _by_content(pair, position)
 
 
-def _covered(
-    position: Position, state: ProducerState | None, history: Sequence[Position]
-) -> Position:
-    """The newest earlier position that the target still covers; where the numbering began is always right, if a longer way."""
-    if state is not None:
-        end = advance(state.last_sequence, 1)
-        for earlier in reversed(history):
-            if earlier.numbering == position.numbering and distance(end, earlier.sequence) >= 0:
-                return earlier
-    start, target = position.origin
-    return replace(position, offset=start - 1, sequence=0, target_offset=target, leader_epoch=-1)
+def _expected(position: Position, state: ProducerState | None) -> int | None:
+    """The sequence number that the leader wants next; None if it takes any."""
+    if state is None or position.numbering is None or state.last_sequence < 0:
+        return None
+    return advance(state.last_sequence, 1) if state.epoch == position.numbering.epoch else 0
+
+
+# -- the target holds more ------------------------------------------------------------------------
 
 
 def _visible_tail(pair: Pair, position: Position, expected: int | None) -> Tail:
-    """The tail up to the last sequence the leader took; what is not replicated yet becomes visible in a moment."""
+    """The tail up to the number that the leader wants next; what is not replicated yet becomes visible in a moment."""
     deadline = time.monotonic() + _VISIBLE_PATIENCE_S
     while True:
-        tail = read_tail(pair, position)
-        if expected is None or distance(tail.end_sequence, advance(expected, 1)) >= 0:
+        tail = read_tail(pair.target, pair.remote, pair.partition, position)
+        if expected is None or tail.is_cut or tail.missing:
             return tail
+        gained = distance(expected, tail.end_sequence)
+        if gained <= 0:
+            return tail
+        if (
+            tail.is_pruned
+        ):  # gone by the target's own retention: only the leader can tell how many there were
+            return replace(tail, count=tail.count + gained, end_sequence=expected, last=None)
         if time.monotonic() > deadline:
-            return tail
+            raise messages.broker_error(
+                _OFFSET_NOT_AVAILABLE,
+                f"{pair}: the last records in {pair.remote} on {pair.target.settings} are not replicated yet",
+            )
         time.sleep(0.05)
 
 
-def read_tail(pair: Pair, position: Position, *, digests: bool = False) -> Tail:
-    """Read the target from the position's target offset to its end and keep what belongs to the numbering."""
-    numbering = position.numbering
-    assert numbering is not None  # noqa: S101 - callers align only numbered positions
-    key = (pair.remote, pair.partition)
-    end = admin.list_offsets(pair.target, [key], admin.LATEST)[key]
-    start = max(position.target_offset, admin.list_offsets(pair.target, [key], admin.EARLIEST)[key])
-    count, sequence = 0, position.sequence
-    last: memoryview | None = None
-    found: list[int] = []
-    has_times = True
-    for batch in _batches(pair, start, end):
-        if not _is_ours(batch, numbering):
-            continue
-        has_times = not batch.attributes & LOG_APPEND_TIME
-        gained = distance(advance(batch.base_sequence, batch.count), sequence)
-        if gained <= 0:
-            continue
-        count += gained
-        sequence = advance(sequence, gained)
-        last = batch.view
-        if digests:
-            found += [digest(record, has_times) for record in records.decode(batch.view)]
-    record = records.decode(last)[-1] if last is not None else None
-    return Tail(count, sequence, end, record, has_times, tuple(found))
+def _counted(pair: Pair, position: Position, tail: Tail) -> Aligned:
+    """Pass over as many records of the source stream as the target holds."""
+    if pair.compacted or (tail.count > 0 and _earliest(pair) > position.next_offset):
+        return _by_content(pair, position)
+    moved = walk(pair, position, tail.count, tail.last)
+    end = max(position.target_offset, tail.end_offset)
+    return Aligned(replace(moved, target_offset=end), not tail.missing, _missing(pair, tail))
 
 
-def _is_ours(batch: Batch, numbering: Numbering) -> bool:
+def _missing(pair: Pair, tail: Tail) -> str:
+    if not tail.missing:
+        return ""
     return (
-        batch.producer_id == numbering.producer_id
-        and batch.producer_epoch == numbering.epoch
-        and not batch.is_control
+        f"{tail.missing} record(s) from number {tail.end_sequence} on are not in {pair.remote}, though later ones are; all are "
+        "copied (again) from there."
     )
 
 
-def _batches(pair: Pair, start: int, end: int) -> Iterator[Batch]:
-    for fetched in log.read(pair.target, pair.remote, pair.partition, start, end, _TAIL_LIMITS):
-        for view in whole_batches(fetched.records):
-            batch = Batch(view)
-            if start <= batch.last_offset and batch.base_offset < end:
-                yield batch
-
-
-def _walk(pair: Pair, position: Position, tail: Tail) -> Position:
-    """Pass over as many records of the source stream as the target holds, and check that the last one is the same."""
-    earliest = _earliest(pair)
-    if earliest > position.next_offset:
-        return anchor(pair, position)
-    left = tail.count
-    for piece in pieces(pair, position.next_offset):
+def walk(
+    pair: Pair, position: Position, count: int, last: records.Record | None = None
+) -> Position:
+    """The position `count` records of the source stream later, where the record `last` must be."""
+    if count == 0:
+        return position
+    left = count
+    for piece in _available(pair, position.next_offset):
         if piece.count < left:
             left -= piece.count
             continue
         record = piece.records()[left - 1]
-        if tail.last is not None and not records.same_content(record, tail.last):
+        if last is not None and not records.same_content(record, last):
             raise NumberingLost(
                 f"{pair}: record {record.offset} of the source is not what stands last in {pair.remote} under producer "
-                f"{position.numbering}.",
-                f"Another program may write to {pair.remote}, or the source was changed. Compare both topics, then reset the "
-                "position of this partition to start over.",
+                f"{position.numbering}."
             )
         return replace(
             position,
             offset=record.offset,
-            sequence=tail.end_sequence,
-            target_offset=tail.end_offset,
+            sequence=advance(position.sequence, count),
             leader_epoch=piece.leader_epoch,
         )
-    raise AssertionError  # pieces() never ends
-
-
-def pieces(pair: Pair, start: int) -> Iterator[Piece]:
-    """The source stream from an offset on, waiting at its end."""
-    stream = Stream(start, pair.limits.isolation)
-    for fetched in log.read(pair.source, pair.topic, pair.partition, start, 1 << 62, pair.limits):
-        yield from stream.feed(fetched)
-
-
-def anchor(pair: Pair, position: Position) -> Position:
-    """Find by content how far the target has come, where the records in between may be gone from the source.
-
-    The source may have lost records to compaction or retention since they were copied, so counting does not tell. The last
-    record of the tail that is still in the source is the anchor. Looking from the end, and taking the earliest place where it
-    occurs, errs towards repeating a record, never towards leaving one out. The result keeps the old numbering's fields; the
-    caller takes a new one.
-    """
-    tail = read_tail(pair, position, digests=True)
-    if tail.count == 0:
-        return replace(position, target_offset=tail.end_offset)
-    start = max(position.next_offset, _earliest(pair))
-    places: dict[int, tuple[int, int]] = {}
-    seen = 0
-    for piece in _available(pair, start):
-        for record in piece.records():
-            places.setdefault(digest(record, tail.has_times), (record.offset, piece.leader_epoch))
-        seen += piece.count
-        if seen >= tail.count:  # of what was copied, no more than this can be left
-            break
-    for wanted in reversed(tail.digests):
-        if wanted in places:
-            offset, epoch = places[wanted]
-            return replace(
-                position,
-                offset=offset,
-                sequence=tail.end_sequence,
-                target_offset=tail.end_offset,
-                leader_epoch=epoch,
-            )
-    return replace(
-        position,
-        offset=start - 1,
-        sequence=tail.end_sequence,
-        target_offset=tail.end_offset,
-        leader_epoch=-1,
+    raise NumberingLost(
+        f"{pair}: {pair.remote} holds {left} record(s) more under producer {position.numbering} than the source."
     )
 
 
@@ -257,7 +194,94 @@ def _earliest(pair: Pair) -> int:
     return admin.list_offsets(pair.source, [key], admin.EARLIEST)[key]
 
 
-def digest(record: records.Record, has_times: bool) -> int:
-    """A number that tells records apart."""
-    time_of = record.timestamp if has_times else 0
-    return hash((time_of, record.key, record.value, tuple(record.headers)))
+# -- the target holds less ------------------------------------------------------------------------
+
+
+def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
+    """The target lost records that it had acknowledged, or its leader only lost count of them: its log tells which."""
+    held = last_held(pair.target, pair.remote, pair.partition, position, expected)
+    tail = _visible_tail(pair, held, expected)
+    keeps = not tail.missing and expected in (None, tail.end_sequence)
+    at_end = replace(position, target_offset=tail.end_offset)
+    gained = distance(tail.end_sequence, position.sequence)
+    if gained > 0 and pair.compacted:
+        return _by_content(pair, replace(position, target_offset=held.target_offset))
+    if gained >= 0:
+        late = f"{pair.remote} got records once more from a copy that came late."
+        moved = walk(pair, at_end, gained, tail.last if gained else None)
+        return Aligned(moved, keeps, _missing(pair, tail) or ("" if keeps else late))
+    trouble = f"{pair.remote} lost {-gained} acknowledged record(s) (unclean election?); they are copied again."
+    rewound = _rewind(pair, at_end, -gained)
+    if rewound is None:
+        trouble += " Some of them are gone from the source as well."
+        return Aligned(replace(at_end, offset=_earliest(pair) - 1, leader_epoch=-1), False, trouble)
+    return Aligned(rewound, keeps, trouble)
+
+
+def _rewind(pair: Pair, position: Position, count: int) -> Position | None:
+    """The position `count` records earlier; None if the source does not have them any more."""
+    earliest, margin = _earliest(pair), _MARGIN
+    while True:
+        start = max(earliest, position.next_offset - count - margin)
+        before = _count_before(pair, start, position.next_offset)
+        if before >= count:
+            sequence = advance(position.sequence, -before)
+            begin = replace(position, offset=start - 1, sequence=sequence, leader_epoch=-1)
+            return walk(pair, begin, before - count)
+        if start == earliest:
+            return None
+        margin *= 8
+
+
+def _count_before(pair: Pair, start: int, end: int) -> int:
+    """How many records of the stream lie from `start` on and before `end`."""
+    count = 0
+    for piece in _available(pair, start):
+        if piece.last_offset >= end:
+            if piece.first_offset < end:
+                count += sum(record.offset < end for record in piece.records())
+            break
+        count += piece.count
+    return count
+
+
+# -- the source is not what it was ----------------------------------------------------------------
+
+
+def _by_content(pair: Pair, position: Position) -> Aligned:
+    """Find by content how far the target has come; a new numbering must begin there."""
+    tail = read_digests(pair.target, pair.remote, pair.partition, position)
+    at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
+    if tail.count == 0:
+        return Aligned(at_end, False)
+    earliest = _earliest(pair)
+    start = max(position.next_offset, earliest)
+    marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
+    before, trouble = Mark(position.offset, None, 0, position.leader_epoch), ""
+    if pair.compacted or tail.is_mixed:
+        done = anchors.covered(marks, set(tail.digests))
+    elif earliest > position.next_offset:
+        copied = position.offset + tail.count
+        done = anchors.overlap(marks, tail.digests, copied)
+        before = Mark(min(earliest - 1, copied), None, 0)
+    else:
+        done = anchors.common(marks, tail.digests, tail.count - len(tail.digests))
+        trouble = (
+            f"of the {tail.count} record(s) that were copied after offset {position.offset}, the source has only {done} "
+            f"(unclean election?); the others stay in {pair.remote}."
+        )
+    last = marks[done - 1] if done else before
+    return Aligned(
+        replace(at_end, offset=last.offset, leader_epoch=last.leader_epoch), False, trouble
+    )
+
+
+def _marks(pair: Pair, start: int, most: int, *, has_times: bool) -> Iterator[Mark]:
+    """The first `most` records of the source from an offset on: of what was copied, no more than this can be left."""
+    left = most
+    for piece in _available(pair, start):
+        for record in piece.records()[:left]:
+            yield Mark(record.offset, record.key, digest(record, has_times), piece.leader_epoch)
+        left -= piece.count
+        if left <= 0:
+            return

@@ -22,7 +22,7 @@ from .plan import PartitionPlan, TaskPlan
 from .poller import Poller
 from .positions import PositionStore
 from .reporting import Reporter
-from .resume import Resumer
+from .resume import Outcome, Resumer
 from .sending import Sender
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,9 @@ _UNKNOWN_CODES = {
 _DRAIN_S = 5.0
 _TICK_S = 0.2
 _REFRESH_S = 0.2
+_QUICK_TRIES = 3
 _FAILED_FIRST_S, _FAILED_MOST_S = 5.0, 60.0
+_PASSING_FIRST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +140,11 @@ class CopyTask:
         return os.getppid() != self._parent
 
     def _turn(self) -> None:
-        self._fetcher.pump()
         self._sender.pump()
+        self._fetcher.pump()
         self._side_sender.pump()
         self._poller.wait(_TICK_S)
-        self._reporter.send_syncs()
+        self._reporter.turn()
         now = time.monotonic()
         if self._troubled:
             self._deal_with_trouble(now)
@@ -168,9 +170,10 @@ class CopyTask:
             copy.suspend()
             self._fetcher.forget(copy)
         deadline = time.monotonic() + _DRAIN_S
+        self._sender.pump()  # positions may be waiting to be sent
         while time.monotonic() < deadline and self._sender.in_flight and not self._orphaned():
-            self._sender.pump()
             self._poller.wait(_TICK_S)
+            self._sender.pump()
         self._reporter.finish(self._copies.values())
 
     def _close(self) -> None:
@@ -239,7 +242,7 @@ class CopyTask:
             return
         self._refresh_due = False
         for part in self._wire:
-            part.stale = False
+            part.refreshed()
         for copy in self._copies.values():
             if copy.active:
                 self._fetcher.want(copy)
@@ -291,7 +294,7 @@ class CopyTask:
         code = copy.trouble
         try:
             if code in _NUMBERING_CODES:
-                return self._renumber_trouble(copy, code)
+                return self._renumber_trouble(copy, code, now)
             if code in _TOO_LARGE_CODES:
                 copy.split_head()
             elif code in _INVALID_CODES and copy.reclose_head():
@@ -301,8 +304,10 @@ class CopyTask:
             elif messages.is_retriable(code):
                 if self._wait_or_resume(copy, code, now, at_target=True):
                     return True
-                if copy in self._troubled and self._troubled[copy] > now:
+                if self._troubled.get(copy, 0.0) > now:
                     return False
+                if copy.is_forgettable:  # sent again, it could be taken again
+                    return True
             else:
                 raise messages.broker_error(
                     code,
@@ -318,7 +323,10 @@ class CopyTask:
         self._sender.offer(copy)
         return False
 
-    def _renumber_trouble(self, copy: PartitionCopy, code: int) -> bool:
+    def _renumber_trouble(self, copy: PartitionCopy, code: int, now: float) -> bool:
+        if copy.attempts > _QUICK_TRIES and self._troubled.get(copy, 0.0) == 0.0:
+            self._troubled[copy] = now + self._plan.target.retry_backoff_max
+            return False
         if code in _FENCED_CODES and copy.plan.compacted:
             self._store.catch_up()
             position = self._store.get(copy.key)
@@ -331,7 +339,7 @@ class CopyTask:
                     f"{copy.plan}: a newer copy of flow {self._plan.flow} writes this partition.",
                     "Nothing to do if that is intended; else stop the other one.",
                 )
-        copy.attempts += 1
+        copy.attempts = min(copy.attempts + 1, 10)
         return True
 
     def _source_trouble(self, copy: PartitionCopy, now: float) -> bool:
@@ -380,7 +388,7 @@ class CopyTask:
 
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
-        wait = self._waits.get(copy, _FAILED_FIRST_S)
+        wait = self._waits.get(copy, _PASSING_FIRST_S if error.retriable else _FAILED_FIRST_S)
         self._waits[copy] = min(wait * 2, _FAILED_MOST_S)
         log.error("%s Next try in %.0f s.", error, wait)
         self._reporter.urge()
@@ -390,12 +398,15 @@ class CopyTask:
         self._failed[copy] = (error, time.monotonic() + wait, wait)
 
     def _retry(self, copies: Sequence[PartitionCopy]) -> None:
+        due: list[PartitionCopy] = []
         for copy in copies:
             error, _, wait = self._failed[copy]
             if isinstance(error, Superseded) and self._moves(copy):
                 self._failed[copy] = (error, time.monotonic() + wait, wait)
             else:
-                self._resume([copy])
+                due.append(copy)
+        if due:
+            self._resume(due)
 
     def _moves(self, copy: PartitionCopy) -> bool:
         """Whether the copy that took over is still at work: its position changed since the last look."""
@@ -409,17 +420,11 @@ class CopyTask:
     def _resume(self, copies: list[PartitionCopy]) -> None:
         """Find out where these partitions stand, and go on from there."""
         plans: list[PartitionPlan] = [copy.plan for copy in copies]
-        known = {copy.key: copy.known for copy in copies if copy.numbering is not None}
-        while True:
-            try:
-                outcome = self._resumer.resume(plans, known)
-                break
-            except KafkaError as error:
-                if not error.retriable or self._over():
-                    raise
-                log.warning("%s Trying again.", error)
-                time.sleep(self._plan.target.retry_backoff_max)
-                self._until_reachable()
+        known = {copy.key: copy.position for copy in copies if copy.numbering is not None}
+        try:
+            outcome = self._resumer.resume(plans, known)
+        except KafkaError as error:  # of all of them: a cluster, or the store of positions
+            outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
         for loss in outcome.losses:
             log.warning("%s", loss)
         for copy in copies:

@@ -65,6 +65,10 @@ class Fetcher:
         self.stale = False
         """Set when an answer says that the metadata is out of date."""
 
+    def refreshed(self) -> None:
+        """The metadata was read anew."""
+        self.stale = False
+
     # -- which partitions ---------------------------------------------------------------------
 
     def want(self, copy: PartitionCopy) -> None:
@@ -79,6 +83,10 @@ class Fetcher:
         if info is None or part is None or part.leader not in self._cluster.brokers:
             self.stale = True
             return self.forget(copy)
+        if not copy.is_source(info.topic_id):
+            copy.fetch_trouble = messages.UNKNOWN_TOPIC_ID
+            self.forget(copy)
+            return self._fetched(copy)
         node = self._reader_node(copy.key, part.leader)
         home = self._home.get(copy.key)
         if home is not None and home != node:

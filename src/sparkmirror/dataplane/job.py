@@ -34,14 +34,15 @@ _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
 
 
-def session_config(settings: Mapping[str, str], slots: int, flows: int) -> dict[str, str]:
+def session_config(settings: Mapping[str, str], flows: int) -> dict[str, str]:
     """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
 
-    `slots` is how many tasks want to run at once (they wait on sockets, so slots are not cores), `flows` the least that must.
+    A slot per core is enough: connector tasks that share a Python worker also share its requests, which is cheaper for both
+    sides than a worker each. `flows` jobs run at once, and each needs a slot.
     """
     level = settings.get("spark.log.level", "off").lower()
     defaults = {
-        "spark.master": f"local[{max(1, slots)}]",
+        "spark.master": "local[*]",
         "spark.app.name": "sparkmirror",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -87,8 +88,8 @@ class SparkSession:
     a SparkError.
     """
 
-    def __init__(self, settings: Mapping[str, str], slots: int, flows: int) -> None:
-        self._config = session_config(settings, slots, flows)
+    def __init__(self, settings: Mapping[str, str], flows: int) -> None:
+        self._config = session_config(settings, flows)
         self._context: SparkContext | None = None
         self._gateway: Gateway | None = None
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import replace
 from typing import Protocol
@@ -13,11 +14,10 @@ from sparkmirror.kafka.batches import Batch, readdress
 from sparkmirror.kafka.fetch import Fetched
 
 from .plan import CopySettings, PartitionPlan
-from .resume import Known
 from .stream import Piece, Stream
 
-SMALL_BATCH = 4096
-_HISTORY = 64
+_UNHEARD_S = 1800.0  # far below the time after which brokers forget a producer (one day)
+_FORGETTABLE_S = 3600.0
 _UNLIMITED = 1 << 31
 
 
@@ -80,6 +80,8 @@ class PartitionCopy:
     - Sequence numbers are given when a batch enters the window and never change; only `restart` empties the window.
     - While `trouble` is set nothing is sent; it is dealt with when nothing is outstanding any more.
     - `_limit` is the size above which batches are known to be refused by the target.
+    - Several batches are outstanding only while the leader is sure to remember the producer (`_is_remembered`): from one that it
+      does not know it takes any number first, so that a batch could overtake one that was refused.
     """
 
     def __init__(
@@ -95,12 +97,14 @@ class PartitionCopy:
         self._done_sequence = 0
         self._target_offset = 0
         self._leader_epoch = -1
+        self._topic_ids = b"", b""
         self._stream = Stream(0, settings.fetch.isolation)
         self._numbering = Numbering(-1, -1)
         self._sequence = 0
         self._ready: deque[Piece] = deque()
         self._window: deque[Sent] = deque()
-        self._history: deque[Position] = deque(maxlen=_HISTORY)
+        self._is_remembered = False
+        self._heard_at = 0.0
         self._limit = _UNLIMITED
         self.ready_bytes = 0
         self.outstanding = 0
@@ -170,17 +174,41 @@ class PartitionCopy:
     def is_idle(self) -> bool:
         return not self._ready and not self._window
 
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether the leader may have forgotten the last numbers it took: it keeps them for a day from the records' own time."""
+        head = self._window[0].pieces[-1].max_timestamp if self._window else self.last_timestamp
+        return head < (time.time() - _FORGETTABLE_S) * 1000
+
     def next_batch(self) -> Sent | None:
         """The next batch to send, if one may be sent now; it counts as outstanding from here on."""
         if not self.active or self.trouble or self.outstanding >= self._settings.max_in_flight:
             return None
+        if not self._may_send():
+            return None
         if self.outstanding == len(self._window):
             if not self._ready:
                 return None
-            self._window.extend(self._address(self._take()))
+            piece = self._ready[0]
+            if piece.batch is not None and not piece.is_small and len(piece.view) < self._limit:
+                self._ready.popleft()
+                self._count(-len(piece.view))
+                self._window.append(self._verbatim(piece, piece.batch))
+            else:
+                self._window.extend(self._address(self._take()))
         sent = self._window[self.outstanding]
         self.outstanding += 1
         return sent
+
+    def _may_send(self) -> bool:
+        """Whether the target's leader will hold the next number against the last; if that is in doubt, look first."""
+        if self.outstanding:
+            return self._is_remembered
+        if self.has_work and abs(time.time() - self._heard_at) > _UNHEARD_S:
+            # Idle for long, or asleep: the leader may have forgotten us, and another copy may have gone on.
+            self.stalled(messages.UNKNOWN_PRODUCER_ID, "nothing was heard of the target for long")
+            return False
+        return True
 
     def _take(self) -> list[Piece]:
         """The next piece; with more waiting behind it, small ones together, since a request carries one batch a partition."""
@@ -188,11 +216,11 @@ class PartitionCopy:
         first = ready.popleft()
         size = len(first.view)
         taken = [first]
-        if size <= SMALL_BATCH:
+        if first.is_small:
             codec = first.codec
             while ready and size < self._settings.merge_bytes:
                 piece = ready[0]
-                if len(piece.view) > SMALL_BATCH or piece.codec != codec:
+                if not piece.is_small or piece.codec != codec:
                     break
                 taken.append(ready.popleft())
                 size += len(piece.view)
@@ -255,10 +283,14 @@ class PartitionCopy:
         self._watcher.changed(self)
 
     def _settle(self, sent: Sent, code: int, base_offset: int, text: str | None) -> None:
-        if code != messages.NONE or base_offset < 0 or sent is not self._window[0]:
+        # An offset before what was acknowledged already: the target's log was cut back, and that is lost.
+        is_cut = base_offset < self._target_offset
+        if code != messages.NONE or is_cut or sent is not self._window[0]:
             self.trouble = code or messages.DUPLICATE_SEQUENCE_NUMBER
             self.trouble_text = text
             return
+        self._is_remembered = True
+        self._heard_at = time.time()
         self._window.popleft()
         piece = sent.pieces[-1]
         self._offset = sent.last_offset
@@ -279,6 +311,7 @@ class PartitionCopy:
 
     def resend(self) -> None:
         """Send the window again, the same bytes under the same numbers."""
+        self._is_remembered = False
         self.trouble = messages.NONE
         self.trouble_text = None
 
@@ -338,6 +371,14 @@ class PartitionCopy:
         self._done_sequence = position.sequence
         self._target_offset = position.target_offset
         self._leader_epoch = position.leader_epoch
+        self._topic_ids = bytes.fromhex(position.source_id), bytes.fromhex(position.target_id)
+
+    def is_source(self, topic_id: bytes) -> bool:
+        """Whether this topic is the one that the position speaks of, not one created again under its name."""
+        return self._topic_ids[0] in (b"", topic_id)
+
+    def is_target(self, topic_id: bytes) -> bool:
+        return self._topic_ids[1] in (b"", topic_id)
 
     def restart(self, position: Position) -> None:
         """Forget what is under way and go on from a position."""
@@ -354,25 +395,15 @@ class PartitionCopy:
         self.outstanding = 0
         self.trouble = self.fetch_trouble = messages.NONE
         self.trouble_text = self.fetch_error = None
+        self._is_remembered = False
+        self._heard_at = time.time()
         self.active = True
-        self._history.clear()
-        self._history.append(position)
 
     def suspend(self) -> None:
         """Do nothing until `restart`, and keep no room from the others meanwhile: what was fetched is fetched again then."""
         self.active = False
         self._ready.clear()
         self._count(-self.ready_bytes)
-
-    def remember(self) -> Position:
-        """The position, kept as one to walk from should the target lose what came after it."""
-        position = self.position
-        self._history.append(position)
-        return position
-
-    @property
-    def known(self) -> Known:
-        return Known(self.position, tuple(self._history))
 
 
 _Offset = tuple[int, records.Record]

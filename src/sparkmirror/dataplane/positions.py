@@ -64,9 +64,7 @@ class PositionStore:
     ) -> None:
         """Take over what somebody else (the driver) has read."""
         for partition, position in positions.items():
-            fold = self._folds[self.key(partition)] = Fold()
-            if position is not None:
-                fold.apply(Entry(position))
+            self._folds[self.key(partition)] = Fold.taken_over(position)
         self._read_to = dict(read_to)
 
     @property
@@ -137,13 +135,27 @@ class PositionStore:
                 deadline,
             )
 
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """State positions once more whose last record does not count, so that compaction never leaves that one alone behind.
+
+        Only numbered ones: stating them again changes nothing if they are out of force by then, as a reset would.
+        """
+        again: list[tuple[TopicPartition, Entry]] = []
+        for partition in partitions:
+            fold = self._folds.get(self.key(partition))
+            if fold is None or fold.is_settled or fold.position is None:
+                continue
+            if fold.position.numbering is not None:
+                again.append((partition, Entry(fold.position)))
+        if again:
+            self.write(again)
+
     def claim(
         self, claims: Mapping[TopicPartition, tuple[Position, formats.Numbering | None]]
     ) -> dict[TopicPartition, Position]:
         """Ask for new numberings, each with the one it replaces; gives the positions in force after that.
 
-        Where somebody else's claim came first, theirs is given, and it is written once more, so that compaction can never
-        leave only the losing one behind.
+        Where somebody else's claim came first, theirs is given.
         """
         if not claims:
             return {}
@@ -152,15 +164,11 @@ class PositionStore:
             for partition, (position, replaces) in claims.items()
         )
         self.catch_up()
+        self.settle(claims)
         granted: dict[TopicPartition, Position] = {}
-        lost: list[tuple[TopicPartition, Entry]] = []
-        for partition, (wanted, _) in claims.items():
+        for partition in claims:
             position = self.get(partition)
-            if position is None or position.numbering is None:
-                continue  # reset by a person in this very moment: the caller starts over
-            granted[partition] = position
-            if position.origin != wanted.origin or position.numbering != wanted.numbering:
-                lost.append((partition, Entry(position)))
-        if lost:
-            self.write(lost)
+            if position is not None and position.numbering is not None:
+                granted[partition] = position
+            # else reset by a person in this very moment: the caller starts over
         return granted

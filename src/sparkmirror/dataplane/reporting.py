@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.errors import KafkaError
@@ -23,6 +24,15 @@ from .sending import Sender, SideWrite
 
 log = logging.getLogger(__name__)
 _FULL_REPORT_EVERY = 30
+
+
+@dataclass(slots=True)
+class _Run:
+    """Acknowledged records that follow each other on both sides."""
+
+    upstream: int
+    downstream: int
+    count: int
 
 
 class Reporter:
@@ -49,25 +59,44 @@ class Reporter:
         self._since = int(time.time() * 1000)
         self._ages: dict[TopicPartition, int] = {}
         self._syncs_wait = False
+        self._runs: dict[PartitionCopy, _Run] = {}
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
-        """The target holds one more batch."""
-        key = copy.key
-        self._dirty[key] = copy
-        self._stirred.add(key)
-        if copy.last_timestamp >= 0:  # records without a time have no age
-            self._ages[key] = int(time.time() * 1000) - copy.last_timestamp
-        if not self._settings.offset_syncs_topic:
+        """The target holds one more batch. Called for every batch: runs are only joined here, and looked at once a turn."""
+        run = self._runs.get(copy)
+        first, count = sent.first_offset, sent.count
+        if (
+            run is not None
+            and run.upstream + run.count == first
+            and run.downstream + run.count == base_offset
+            and sent.last_offset - first + 1 == count
+        ):
+            run.count += count
             return
-        if sent.is_contiguous:
-            self._syncs.acked(key, sent.first_offset, base_offset, sent.count)
+        if run is not None:
+            self._take_note(copy, run)
+        if sent.last_offset - first + 1 == count:
+            self._runs[copy] = _Run(first, base_offset, count)
         else:
-            self._syncs.acked(key, sent.first_offset, base_offset, 1)
-            self._syncs.acked(key, sent.last_offset, base_offset + sent.count - 1, 1)
-        self._syncs_wait = True
+            # With gaps upstream only the ends are told: each is a pair that holds.
+            self._take_note(copy, _Run(first, base_offset, 1))
+            self._runs[copy] = _Run(sent.last_offset, base_offset + count - 1, 1)
 
-    def send_syncs(self) -> None:
-        """Send the offset syncs that have become due, together; called at every turn of the loop."""
+    def _take_note(self, copy: PartitionCopy, run: _Run) -> None:
+        if self._settings.offset_syncs_topic:
+            self._syncs.acked(copy.key, run.upstream, run.downstream, run.count)
+            self._syncs_wait = True
+
+    def turn(self) -> None:
+        """Once a turn of the loop: take note of what was acknowledged, and send the offset syncs that are due, together."""
+        if self._runs:
+            now = int(time.time() * 1000)
+            for copy, run in self._runs.items():
+                self._dirty[copy.key] = copy
+                self._stirred.add(copy.key)
+                self._ages[copy.key] = now - copy.last_timestamp
+                self._take_note(copy, run)
+            self._runs.clear()
         if self._syncs_wait:
             self._syncs_wait = False
             self._send_syncs()
@@ -94,6 +123,7 @@ class Reporter:
 
     def finish(self, copies: Iterable[PartitionCopy]) -> None:
         """The last positions, written and waited for; a failure only means a longer tail to align at the next start."""
+        self.turn()
         entries = [
             (copy.key, Entry(copy.position))
             for copy in copies
@@ -116,7 +146,7 @@ class Reporter:
             self._dirty = dirty | self._dirty
             return
         for home, copies in homes.items():
-            entries = [(copy.key, Entry(copy.remember())) for copy in copies]
+            entries = [(copy.key, Entry(copy.position)) for copy in copies]
             batch = self._store.batches(entries)[home]
             written = _Written(self, copies)
             if not self._sender.write(

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparkmirror.errors import NumberingLost, ReplicationError, TopicRecreated
+from sparkmirror.errors import (
+    BrokerError,
+    KafkaError,
+    NumberingLost,
+    ReplicationError,
+    TopicRecreated,
+)
 from sparkmirror.formats.position import (
     MAX_EPOCH,
     Numbering,
@@ -24,7 +30,7 @@ from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
 from . import alignment
-from .alignment import Pair, Verdict
+from .alignment import Aligned, Pair
 from .plan import CopySettings, PartitionPlan
 from .positions import PositionStore
 
@@ -45,20 +51,12 @@ class Loss:
         return f"{self.topic}-{self.partition}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a running task knows better than the store: its last acknowledged position, and some before it."""
-
-    position: Position
-    history: tuple[Position, ...] = ()
-
-
 @dataclass(slots=True)
 class Outcome:
     """Positions to go on from, partitions that cannot, and what was lost."""
 
     positions: dict[TopicPartition, Position]
-    failed: dict[TopicPartition, ReplicationError]
+    failed: dict[TopicPartition, ReplicationError | KafkaError]
     losses: list[Loss]
 
 
@@ -94,11 +92,15 @@ class Resumer:
     def resume(
         self,
         partitions: Sequence[PartitionPlan],
-        known: Mapping[TopicPartition, Known] | None = None,
+        known: Mapping[TopicPartition, Position] | None = None,
     ) -> Outcome:
-        """Positions in force for all these partitions; claims that others won are taken over and aligned again."""
+        """Positions in force for all these partitions; claims that others won are taken over and aligned again.
+
+        `known` is what a running task knows better than the store: its last acknowledged positions.
+        """
         outcome = Outcome({}, {}, [])
-        open_parts = list(partitions)
+        self._fresh = None  # a numbering that begins anew never has an id that was used before
+        open_parts = self._reachable(partitions, outcome)
         known = dict(known or {})
         for _ in range(_ROUNDS):
             if not open_parts:
@@ -111,29 +113,48 @@ class Resumer:
             )
         return outcome
 
+    def _reachable(
+        self, partitions: Sequence[PartitionPlan], outcome: Outcome
+    ) -> list[PartitionPlan]:
+        """Those with a leader on both sides; one without must not hold the others up."""
+        if any(self._unreachable(part) for part in partitions):
+            self._source.refresh({part.topic for part in partitions})
+            self._target.refresh({part.remote for part in partitions})
+        reachable = []
+        for part in partitions:
+            error = self._unreachable(part)
+            if error is None:
+                reachable.append(part)
+            else:
+                outcome.failed[part.key] = error
+        return reachable
+
+    def _unreachable(self, part: PartitionPlan) -> BrokerError | None:
+        try:
+            self._source.leader(part.topic, part.partition)
+            self._target.leader(part.remote, part.partition)
+        except BrokerError as error:
+            return error
+        return None
+
     def _round(
-        self, parts: list[PartitionPlan], known: dict[TopicPartition, Known], outcome: Outcome
+        self, parts: list[PartitionPlan], known: dict[TopicPartition, Position], outcome: Outcome
     ) -> list[PartitionPlan]:
         """Decide for each partition; gives those for which somebody else's claim came first."""
         self._store.catch_up()
-        facts = self._gather(parts, known)
-        claims: dict[TopicPartition, tuple[Position, Numbering | None]] = {}
-        for part in parts:
-            try:
-                before = self._position(part, known)
-                after = self._decide(part, before, facts, known.get(part.key), outcome)
-            except ReplicationError as error:
-                outcome.failed[part.key] = error
-                continue
-            if before is not None and after.numbering == before.numbering:
-                outcome.positions[part.key] = after
-            else:
-                recorded = self._store.get(part.key)
-                claims[part.key] = (after, None if recorded is None else recorded.numbering)
-        known.clear()
+        self._store.settle(part.key for part in parts)
+        try:
+            facts = self._gather(parts, known)
+        except BrokerError as error:
+            if len(parts) > 1:  # one of them: each by itself
+                return [again for part in parts for again in self._round([part], known, outcome)]
+            outcome.failed[parts[0].key] = error
+            return []
+        claims = self._decisions(parts, known, facts, outcome)
         granted = self._store.claim(claims)
         again = []
         for part in parts:
+            known.pop(part.key, None)
             if part.key not in claims:
                 continue
             mine, theirs = claims[part.key][0], granted.get(part.key)
@@ -146,21 +167,43 @@ class Resumer:
                 again.append(part)
         return again
 
+    def _decisions(
+        self,
+        parts: Sequence[PartitionPlan],
+        known: Mapping[TopicPartition, Position],
+        facts: _Facts,
+        outcome: Outcome,
+    ) -> dict[TopicPartition, tuple[Position, Numbering | None]]:
+        """Decide for each partition; gives the claims to be made, each with the numbering that it replaces."""
+        claims: dict[TopicPartition, tuple[Position, Numbering | None]] = {}
+        for part in parts:
+            try:
+                before = self._position(part, known)
+                after = self._decide(part, before, facts, outcome)
+            except (ReplicationError, BrokerError) as error:
+                outcome.failed[part.key] = error
+                continue
+            if before is not None and after.numbering == before.numbering:
+                outcome.positions[part.key] = after
+            else:
+                recorded = self._store.get(part.key)
+                claims[part.key] = (after, None if recorded is None else recorded.numbering)
+        return claims
+
     # -- facts --------------------------------------------------------------------------------
 
     def _position(
-        self, part: PartitionPlan, known: Mapping[TopicPartition, Known]
+        self, part: PartitionPlan, known: Mapping[TopicPartition, Position]
     ) -> Position | None:
         """The store's position, or the task's own if it is the newer one of the same numbering."""
         stored = self._store.get(part.key)
         own = known.get(part.key)
-        if own is None or stored is None or own.position.numbering != stored.numbering:
+        if own is None or stored is None or own.numbering != stored.numbering:
             return stored
-        ahead = distance(own.position.sequence, stored.sequence)
-        return own.position if ahead >= 0 else stored
+        return own if distance(own.sequence, stored.sequence) >= 0 else stored
 
     def _gather(
-        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Known]
+        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
     ) -> _Facts:
         keys = [part.key for part in parts]
         remotes = {(part.remote, part.partition): part.key for part in parts}
@@ -177,7 +220,7 @@ class Resumer:
         )
 
     def _truncations(
-        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Known]
+        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, int]:
         """Where a source log now ends below what we read of it: an unclean election took records back."""
         positions = {part.key: self._position(part, known) for part in parts}
@@ -209,91 +252,89 @@ class Resumer:
     # -- decisions ----------------------------------------------------------------------------
 
     def _decide(
-        self,
-        part: PartitionPlan,
-        position: Position | None,
-        facts: _Facts,
-        known: Known | None,
-        outcome: Outcome,
+        self, part: PartitionPlan, position: Position | None, facts: _Facts, outcome: Outcome
     ) -> Position:
         """The position to go on from; with another numbering than `position` if a new one must be claimed."""
         if position is None or position.numbering is None:
             return self._begin(part, position, facts, outcome)
+        first = facts.earliest[part.key]
         if not self._same_source(part, position):
             outcome.losses.append(
                 Loss(
                     part.topic,
                     part.partition,
                     f"topic {part.topic} was deleted and created again on {self._source.settings}; "
-                    f"its records from offset {facts.earliest[part.key]} on are copied behind the old ones.",
+                    f"its records from offset {first} on are copied behind the old ones.",
                 )
             )
-            return self._renumber(part, position, facts.earliest[part.key] - 1, facts)
+            return self._renumber(part, replace(position, target_offset=0), first - 1, facts)
         if position.target_id not in ("", self._target_id(part)) and self._target_id(part):
             return self._recreated_target(part, position, facts)
         if part.key in facts.truncated_to or facts.latest[part.key] < position.next_offset:
             return self._truncated(part, position, facts, outcome)
-        position, stale = self._aligned(part, position, facts, known)
-        first = facts.earliest[part.key]
+        aligned = self._aligned(part, position, facts)
+        if aligned.trouble:
+            outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
+        position = aligned.position
         if first > position.next_offset:
-            outcome.losses.append(
-                Loss(
-                    part.topic,
-                    part.partition,
-                    f"records {position.next_offset} to {first - 1} were deleted by retention on "
-                    f"{self._source.settings} before they could be copied.",
-                    position.next_offset,
-                    first - 1,
-                )
-            )
+            outcome.losses.append(self._retention_loss(part, position.next_offset, first))
             return self._renumber(part, position, first - 1, facts)
-        if part.compacted or stale:
+        if part.compacted or not aligned.keeps_numbering:
             return self._renumber(part, position, position.offset, facts)
         return position
+
+    def _retention_loss(self, part: PartitionPlan, start: int, first: int) -> Loss:
+        return Loss(
+            part.topic,
+            part.partition,
+            f"records {start} to {first - 1} were deleted by retention on {self._source.settings} before they could be copied.",
+            start,
+            first - 1,
+        )
 
     def _begin(
         self, part: PartitionPlan, position: Position | None, facts: _Facts, outcome: Outcome
     ) -> Position:
         """No numbering yet: a new partition, or one that another program replicated so far, or a reset one."""
         earliest, latest = facts.earliest[part.key], facts.latest[part.key]
+        start = latest if self._settings.reset == "latest" else earliest
         if position is not None and position.offset >= 0:
-            start = position.next_offset
-            if start < earliest:
+            wanted = position.next_offset
+            if wanted < earliest:
+                outcome.losses.append(self._retention_loss(part, wanted, earliest))
+                start = earliest
+            elif wanted > latest:
                 outcome.losses.append(
                     Loss(
                         part.topic,
                         part.partition,
-                        f"records {start} to {earliest - 1} were deleted by retention on "
-                        f"{self._source.settings} before they could be copied.",
-                        start,
-                        earliest - 1,
+                        f"offset {wanted} to go on from is not in the log on {self._source.settings}, which ends at {latest}; "
+                        f"copying from offset {start} on (auto.offset.reset).",
                     )
                 )
-                start = earliest
-            elif start > latest:
-                start = earliest
-        else:
-            start = latest if self._settings.reset == "latest" else earliest
-        blank = Position(start - 1)
-        return self._renumber(part, blank, start - 1, facts)
+            else:
+                start = wanted
+        return self._renumber(part, Position(start - 1), start - 1, facts)
 
     def _renumber(
         self, part: PartitionPlan, position: Position, offset: int, facts: _Facts
     ) -> Position:
-        needs_fresh = position.numbering is None or position.numbering.epoch >= MAX_EPOCH
-        if needs_fresh and self._fresh is None:
-            self._fresh = admin.init_producer_id(self._target)
-        numbering = next_numbering(position, self._fresh)
-        state = (
-            None
-            if facts.producers is None
-            else facts.producers[part.key].get(numbering.producer_id)
-        )
-        if state is not None and state.epoch >= numbering.epoch:
-            numbering = Numbering(numbering.producer_id, state.epoch + 1)
+        states = {} if facts.producers is None else facts.producers[part.key]
+        if offset != position.offset:  # the leader epoch is that of another record
+            position = replace(position, leader_epoch=-1)
+        numbering = position.numbering
+        if numbering is not None and numbering.producer_id in states:
+            used = max(numbering.epoch, states[numbering.producer_id].epoch)
+            position = replace(position, numbering=replace(numbering, epoch=used))
         end = max(facts.target_end[part.key], position.target_offset)
-        fresh = renumbered(position, numbering, offset, end, self._stamp)
+        fresh = renumbered(position, self._next(position), offset, end, self._stamp)
         return replace(fresh, source_id=self._source_id(part), target_id=self._target_id(part))
+
+    def _next(self, position: Position) -> Numbering:
+        used = position.numbering
+        if (used is None or used.epoch >= MAX_EPOCH) and self._fresh is None:
+            self._fresh = admin.init_producer_id(self._target)
+        return next_numbering(position, self._fresh)
 
     def _recreated_target(self, part: PartitionPlan, position: Position, facts: _Facts) -> Position:
         mode = self._settings.recreated_target
@@ -323,12 +364,10 @@ class Resumer:
                 position.offset,
             )
         )
-        return self._renumber(part, replace(position, leader_epoch=-1), end - 1, facts)
+        return self._renumber(part, replace(position, target_offset=0), end - 1, facts)
 
-    def _aligned(
-        self, part: PartitionPlan, position: Position, facts: _Facts, known: Known | None
-    ) -> tuple[Position, bool]:
-        """The position that the target bears out, and whether its numbering is out of force there."""
+    def _aligned(self, part: PartitionPlan, position: Position, facts: _Facts) -> Aligned:
+        """The position that the target bears out."""
         numbering = position.numbering
         assert numbering is not None  # noqa: S101 - _decide begins unnumbered ones
         pair = Pair(
@@ -338,19 +377,11 @@ class Resumer:
             part.remote,
             part.partition,
             self._settings.fetch,
+            part.compacted,
         )
-        state = None
-        if facts.producers is not None:
-            state = facts.producers[part.key].get(numbering.producer_id)
-        verdict = alignment.judge(position, state)
-        if verdict is Verdict.CURRENT:
-            return position, False
-        untouched = facts.target_end[part.key] <= position.target_offset
-        if verdict is Verdict.UNKNOWN and untouched:
-            return position, False
-        if verdict is Verdict.STALE or part.compacted:
-            return alignment.anchor(pair, position), verdict is Verdict.STALE
-        return alignment.align(pair, position, state, () if known is None else known.history), False
+        states = {} if facts.producers is None else facts.producers[part.key]
+        state = states.get(numbering.producer_id)
+        return alignment.align(pair, position, state, facts.target_end[part.key])
 
 
 def _hex(topic_id: bytes) -> str:

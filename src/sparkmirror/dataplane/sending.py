@@ -70,17 +70,28 @@ class Sender:
         self._max_in_flight = max_in_flight
         self._max_bytes = max_bytes
         self._channels: dict[int, _Channel] = {}
+        self._homes: dict[PartitionCopy, _Channel] = {}
         self.stale = False
         """Set when something was to be sent whose leader we do not know, or not any more."""
 
     def offer(self, copy: PartitionCopy) -> None:
         """This partition may have something to send."""
+        channel = self._homes.get(copy)
+        if channel is not None:
+            channel.ready[copy] = None
+            return
         info = self._cluster.topics.get(copy.plan.remote)
         part = info.partitions.get(copy.plan.partition) if info is not None else None
         if part is not None and part.leader in self._cluster.brokers:
-            self._channel(part.leader).ready[copy] = None
+            self._homes[copy] = channel = self._channel(part.leader)
+            channel.ready[copy] = None
         else:
             self.stale = True
+
+    def refreshed(self) -> None:
+        """The metadata was read anew: leaders may be others now."""
+        self.stale = False
+        self._homes.clear()
 
     def write(self, side: SideWrite) -> bool:
         """Queue a small write; False if the partition has no leader known right now."""
@@ -168,6 +179,9 @@ class Sender:
             info = self._cluster.topics.get(copy.plan.remote)
             if info is None:  # gone since it was offered
                 self.stale = True
+                continue
+            if not copy.is_target(info.topic_id):
+                copy.stalled(messages.UNKNOWN_TOPIC_ID, "it was created again")
                 continue
             sent = copy.next_batch()
             if sent is None:

@@ -15,6 +15,8 @@ from sparkmirror.kafka.fetch import READ_COMMITTED, Fetched
 
 _CONTROL_KEY = struct.Struct(">hh")
 _ABORT = 0
+SMALL_BATCH = 4096
+_FEW_RECORDS = 8
 
 
 class Piece:
@@ -52,6 +54,11 @@ class Piece:
         self.max_timestamp = max_timestamp
         self.opened = opened
         """The records, where the batch had to be opened to see what of it is to be copied."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether opening the batch to join it with others costs less than a place of its own in a request."""
+        return self.count <= _FEW_RECORDS and len(self.view) <= SMALL_BATCH
 
     @property
     def is_contiguous(self) -> bool:
@@ -110,6 +117,12 @@ class Stream:
                 raise CorruptBatch(
                     f"the batch at offset {batch.base_offset} does not have the checksum that it carries.",
                 )
+            if batch.is_plain and batch.base_offset >= self.next_offset:
+                first, count = batch.base_offset, batch.count
+                pieces.append(Piece(view, batch, first, last, last + 1, count, batch.max_timestamp))
+                self.next_offset = last + 1
+                self.leader_epoch = batch.leader_epoch
+                continue
             if batch.attributes & 0x30:  # transactional or control
                 while aborted and aborted[-1][1] <= last:
                     dropping.add(aborted.pop()[0])

@@ -52,6 +52,11 @@ class Position:
     def next_offset(self) -> int:
         return self.offset + 1
 
+    @property
+    def is_origin(self) -> bool:
+        """Whether nothing has been written under the numbering yet."""
+        return self.sequence == 0 and self.next_offset == self.origin[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -97,26 +102,31 @@ def encode(entry: Entry) -> bytes | None:
 
 
 def decode(value: bytes | None) -> Entry:
-    """The entry of a record's value; what another program wrote without our fields is a plain position."""
+    """The entry of a record's value; what does not have all our fields is a plain position."""
     if value is None:
         return Entry(None)
     try:
         fields = json.loads(value)
-        offset = int(fields["offset"])
+        plain = Position(int(fields["offset"]))
     except (ValueError, TypeError, KeyError):
         return Entry(None)
-    if "pid" not in fields:
-        return Entry(Position(offset))
+    try:
+        return _numbered(plain.offset, fields)
+    except (ValueError, TypeError, KeyError, IndexError):
+        return Entry(plain)
+
+
+def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
     position = Position(
         offset=offset,
-        numbering=Numbering(fields["pid"], fields["epoch"]),
-        sequence=fields["seq"],
-        target_offset=fields["target"],
-        leader_epoch=fields["leader"],
-        source_id=fields["sid"],
-        target_id=fields["tid"],
-        origin=(fields["origin"][0], fields["origin"][1]),
-        stamp=fields["stamp"],
+        numbering=Numbering(int(fields["pid"]), int(fields["epoch"])),
+        sequence=int(fields["seq"]),
+        target_offset=int(fields["target"]),
+        leader_epoch=int(fields["leader"]),
+        source_id=str(fields["sid"]),
+        target_id=str(fields["tid"]),
+        origin=(int(fields["origin"][0]), int(fields["origin"][1])),
+        stamp=int(fields["stamp"]),
     )
     replaced = fields.get("replaces")
     if replaced is None:
@@ -129,28 +139,45 @@ class Fold:
     """The state of one key, record after record.
 
     Invariants: a claim counts only if it replaces the numbering in force; a progress report counts only under the numbering in
-    force; a reset or a plain offset (a person, or a Java worker) always counts and ends the numbering. The first record that
-    is seen counts as it stands, because compaction may have taken the ones before it.
+    force or a later epoch of it (then its claim is gone from the log, and fencing has settled the matter); a reset or a plain
+    offset (a person, or a Java worker) always counts and ends the numbering. The first record that is seen counts as it
+    stands, because compaction may have taken the ones before it. Compaction keeps the last record whether it counts or not:
+    while `is_settled` is False, the position in force should be stated once more.
     """
 
-    __slots__ = ("_seen", "position")
+    __slots__ = ("_seen", "is_settled", "position")
 
     def __init__(self) -> None:
         self.position: Position | None = None
+        self.is_settled = True
         self._seen = False
+
+    @classmethod
+    def taken_over(cls, position: Position | None) -> Fold:
+        """The fold of somebody who has read every record so far."""
+        fold = cls()
+        fold.position = position
+        fold._seen = True
+        return fold
 
     def apply(self, entry: Entry) -> bool:
         """Take a record in; False if it does not count."""
         first, self._seen = not self._seen, True
+        self.is_settled = first or self._counts(entry)
+        if self.is_settled:
+            self.position = entry.position
+        return self.is_settled
+
+    def _counts(self, entry: Entry) -> bool:
         force = None if self.position is None else self.position.numbering
         new = None if entry.position is None else entry.position.numbering
-        if not first and new is not None:
-            if entry.is_claim and entry.replaces != force:
-                return False
-            if not entry.is_claim and new != force:
-                return False
-        self.position = entry.position
-        return True
+        if new is None:
+            return True
+        if entry.is_claim:
+            return entry.replaces == force
+        if force is None:
+            return False
+        return new.producer_id == force.producer_id and new.epoch >= force.epoch
 
 
 def next_numbering(position: Position, fresh: tuple[int, int] | None = None) -> Numbering:

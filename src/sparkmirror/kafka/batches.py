@@ -28,6 +28,8 @@ _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
 _U32 = struct.Struct(">I")
+_NO_OFFSET = bytes(8)
+_SPECIAL = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
 class Batch:
@@ -83,6 +85,15 @@ class Batch:
         return int(self.attributes & CODEC_MASK)
 
     @property
+    def is_plain(self) -> bool:
+        """Verbatim, and of no transaction: the normal case, in one look."""
+        return (
+            not self.attributes & _SPECIAL
+            and self.count == self.last_offset_delta + 1
+            and self.magic == 2
+        )
+
+    @property
     def is_verbatim(self) -> bool:
         """Whether a broker takes the batch as it is, with its header patched (no rebuild through the codec)."""
         return (
@@ -127,9 +138,9 @@ def end_offset(view: memoryview) -> int:
 def readdress(batch: Batch, producer_id: int, producer_epoch: int, sequence: int) -> None:
     """Make a verbatim batch one of ours, in place: address, sequence, CRC. The records are not touched."""
     view = batch.view
-    _I64.pack_into(view, 0, 0)
-    attributes = batch.attributes & ~TRANSACTIONAL
-    _I16.pack_into(view, 21, attributes)
+    view[0:8] = _NO_OFFSET
+    if batch.attributes & TRANSACTIONAL:
+        _I16.pack_into(view, 21, batch.attributes & ~TRANSACTIONAL)
     _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
     _U32.pack_into(view, 17, crc32c.crc32c(view[21:]))
 

@@ -79,6 +79,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        if not self.is_open:  # the broker answered and closed
+            raise self.failure
 
     def close(self) -> None:
         if self._socket is not None:
@@ -137,7 +139,11 @@ class Connection:
     def _exchange(self, request: Any, version: int, timeout: float) -> Any:
         correlation = self.next_correlation()
         frame = messages.encode(request, version, correlation, self._settings.client_id)
-        _, answer = messages.decode(request, self.exchange_frames([frame], correlation, timeout))
+        payload = self.exchange_frames([frame], correlation, timeout)
+        try:
+            _, answer = messages.decode(request, payload)
+        except (struct.error, ValueError, IndexError) as error:
+            raise self._broken(f"its answer to {request.name} cannot be read ({error})") from error
         return answer
 
     def exchange_frames(
@@ -185,7 +191,7 @@ class Connection:
     def submit(self, chunks: Sequence[Chunk], correlation: int, context: Any) -> None:
         """Queue a framed request; `context` comes back with the answer."""
         if self._socket is None:
-            raise self._broken("it is closed")
+            raise self.failure
         self._expected.append((correlation, context, time.monotonic()))
         self._outgoing.extend(chunks)
         self.flush()
@@ -198,7 +204,7 @@ class Connection:
     def flush(self) -> None:
         """Hand the socket as much of what is queued as it takes."""
         if self._socket is None:
-            raise self._broken("it is closed")
+            raise self.failure
         while self._outgoing:
             batch = [self._outgoing[i] for i in range(min(len(self._outgoing), _MAX_CHUNKS))]
             try:
@@ -270,7 +276,7 @@ class Connection:
 
     def _read_into(self, room: memoryview) -> bool:
         if self._socket is None:
-            raise self._broken("it is closed")
+            raise self.failure
         try:
             got = self._socket.recv_into(room)
         except OSError as error:

@@ -10,11 +10,14 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sparkmirror.kafka.primitives import I16, I32, Reader, request_head, string, uvarint
+from sparkmirror.kafka.primitives import I32, Reader, request_head, string, uvarint
 
 API_KEY = 0
+_HEAD_V13 = struct.Struct(">bhi")  # no transactional id, acks, timeout
 _HEAD_V8 = struct.Struct(">hhii")  # no transactional id, acks, timeout, topic count
 _ALL_REPLICAS = -1
+_RESULT = struct.Struct(">ihq8xq")  # partition, error, base offset, (log append time), log start
+_NOTHING_MORE = b"\1\0\0"  # no record errors, no message, no tagged fields: nearly always
 
 
 class Outgoing(NamedTuple):
@@ -53,34 +56,37 @@ def request(
 ) -> list[bytes | bytearray | memoryview]:
     """The framed request as chunks for `sendmsg`."""
     flexible = version >= 9
-    head = request_head(API_KEY, version, correlation, client_id, flexible=flexible)
     by_topic: dict[tuple[str, bytes], list[Outgoing]] = {}
+    total = 0
     for batch in batches:
-        by_topic.setdefault((batch.topic, batch.topic_id), []).append(batch)
-    chunks: list[bytes | bytearray | memoryview] = []
+        key = (batch.topic, batch.topic_id)
+        rows = by_topic.get(key)
+        if rows is None:
+            by_topic[key] = [batch]
+        else:
+            rows.append(batch)
+    head = request_head(API_KEY, version, correlation, client_id, flexible=flexible)
     if flexible:
-        pending = head + b"\0" + I16.pack(_ALL_REPLICAS) + I32.pack(timeout_ms)
-        pending += uvarint(len(by_topic) + 1)
+        pending = head + _HEAD_V13.pack(0, _ALL_REPLICAS, timeout_ms) + uvarint(len(by_topic) + 1)
     else:
         pending = head + _HEAD_V8.pack(-1, _ALL_REPLICAS, timeout_ms, len(by_topic))
+    end = b"\0" if flexible else b""  # no tagged fields
+    chunks: list[bytes | bytearray | memoryview] = []
     for (topic, topic_id), rows in by_topic.items():
-        pending += (
-            topic_id + uvarint(len(rows) + 1) if flexible else (string(topic) + I32.pack(len(rows)))
-        )
-        for row in rows:
-            size = len(row.batch)
-            pending += I32.pack(row.partition)
-            pending += uvarint(size + 1) if flexible else I32.pack(size)
-            chunks += [pending, row.batch]
-            pending = b"\0" if flexible else b""
-        if flexible:
-            pending += b"\0"
-    if flexible:
-        pending += b"\0"
+        count = len(rows)
+        pending += topic_id + uvarint(count + 1) if flexible else string(topic) + I32.pack(count)
+        for _, _, partition, data in rows:
+            size = len(data)
+            pending += I32.pack(partition) + (uvarint(size + 1) if flexible else I32.pack(size))
+            chunks.append(pending)
+            chunks.append(data)
+            total += len(pending) + size
+            pending = end
+        pending += end
+    pending += end
     if pending:
         chunks.append(pending)
-    total = sum(len(chunk) for chunk in chunks)
-    chunks[0] = I32.pack(total) + chunks[0]
+    chunks[0] = I32.pack(total + len(pending)) + chunks[0]
     return chunks
 
 
@@ -101,9 +107,12 @@ def answer(version: int, payload: memoryview, topics: dict[bytes, str]) -> Produ
 
 
 def _read_partition(reader: Reader, topic: str, *, flexible: bool) -> Produced:
-    partition, error, base_offset = reader.i32(), reader.i16(), reader.i64()
-    reader.i64()  # log append time
-    log_start = reader.i64()
+    view, position = reader.view, reader.position
+    partition, error, base_offset, log_start = _RESULT.unpack_from(view, position)
+    reader.position = position = position + _RESULT.size
+    if flexible and view[position : position + 3] == _NOTHING_MORE:
+        reader.position = position + 3
+        return Produced(topic, partition, error, base_offset, log_start, None)
     details = []
     for _ in range(reader.array(flexible=flexible)):
         reader.i32()

@@ -87,9 +87,7 @@ def test_a_header_is_read() -> None:
     assert leader_epoch_of(view) == 4
 
 
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(0, 1 << 30), st.data()
-)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(0, 1 << 30), st.data())
 def test_a_fetch_is_cut_into_its_whole_batches_wherever_it_ends(
     counts: list[int], first: int, data: st.DataObject
 ) -> None:

@@ -48,7 +48,7 @@ def read_request(frame: bytes, version: int) -> Any:
 
 def asked(request: Any, version: int) -> dict[TopicPartition, tuple[int, ...]]:
     """What of which partition is asked for."""
-    found = {}
+    found: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in request.topics:
         name = _name(topic, version)
         for part in topic.partitions:
@@ -168,7 +168,9 @@ def test_an_answer_is_read(
     session = FetchSession(LIMITS, version)
     for key in rows:
         session.want(key, wanted(key[0]))
-    transactions = [_PARTITION.AbortedTransaction(producer_id=p, first_offset=o) for p, o in aborted]
+    transactions = [
+        _PARTITION.AbortedTransaction(producer_id=p, first_offset=o) for p, o in aborted
+    ]
     _, answer = exchange(
         session,
         version,

@@ -49,8 +49,8 @@ def test_null_counts_as_nothing() -> None:
     assert Reader(memoryview(b"\0")).text(flexible=True) is None
     assert Reader(memoryview(I32.pack(-1))).array(flexible=False) == 0
     assert Reader(memoryview(b"\0")).array(flexible=True) == 0
-    assert Reader(memoryview(I32.pack(-1))).blob(flexible=False) == b""
-    assert Reader(memoryview(b"\0")).blob(flexible=True) == b""
+    assert Reader(memoryview(I32.pack(-1))).blob(flexible=False).nbytes == 0
+    assert Reader(memoryview(b"\0")).blob(flexible=True).nbytes == 0
 
 
 @given(st.dictionaries(st.integers(0, 300), st.binary(max_size=20), max_size=4))
@@ -67,13 +67,15 @@ def test_tagged_fields_are_found_and_passed_over(tags: dict[int, bytes]) -> None
 def test_a_blob_is_a_view_of_the_answer() -> None:
     whole = memoryview(bytearray(I32.pack(3) + b"abcd"))
     blob = Reader(whole).blob(flexible=False)
-    assert blob == b"abc"
+    assert bytes(blob) == b"abc"
     assert blob.obj is whole.obj
 
 
 @given(st.integers(0, 90), st.integers(0, 20), st.integers(0, (1 << 31) - 1),
        st.text(max_size=20), st.booleans())  # fmt: skip
-def test_request_heads(api: int, version: int, correlation: int, client: str, flexible: bool) -> None:
+def test_request_heads(
+    api: int, version: int, correlation: int, client: str, flexible: bool
+) -> None:
     encoded = request_head(api, version, correlation, client, flexible=flexible)
     stream = io.BytesIO(encoded)
     head = RequestHeader.decode(stream, flexible=flexible)

@@ -99,7 +99,9 @@ def test_an_answer_is_read(
     answer = produce.answer(version, payload, NAMES)
     assert answer.throttle_ms == 17
     assert {(row.topic, row.partition): row for row in answer.partitions} == {
-        key: Produced(key[0], key[1], code, base, start, " ".join(filter(None, (text, detail))) or None)
+        key: Produced(
+            key[0], key[1], code, base, start, " ".join(filter(None, (text, detail))) or None
+        )
         for key, (code, base, start, text, detail) in rows.items()
     }
 

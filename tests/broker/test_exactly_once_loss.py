@@ -1,0 +1,223 @@
+"""Logs that are cut back, deleted or created again, on either side: what is lost is told, the rest is copied once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from kafka_tools import delete_records
+from mirrored import Mirrored, Unique, assert_sequence, lose_tails
+
+from sparkmirror.dataplane.plan import PartitionPlan
+from sparkmirror.tools.clusters import KafkaCluster
+
+Make = Callable[..., Mirrored]
+
+
+@pytest.fixture
+def make(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
+) -> Iterator[Make]:
+    with ExitStack() as stack:
+
+        def made(*args: int, **options: object) -> Mirrored:
+            mirrored = Mirrored(source_cluster, target_cluster, unique, *args, **options)  # type: ignore[arg-type]
+            stack.callback(mirrored.close)
+            return mirrored
+
+        yield made
+
+
+def test_the_target_loses_acknowledged_records(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some or all of them, with a copy that runs or that starts later.
+
+    Where nothing is left, the leader does not know the producer any more and takes any number: a running copy notices by the
+    offsets it is given.
+    """
+    some, everything, running, running_all = cases = [make() for _ in range(4)]
+    for mirrored in cases:
+        mirrored.produce(1000, batch_num_messages=10)
+    with running.copying() as first, running_all.copying() as second:
+        some.copy_all()
+        everything.copy_all()
+        running.wait(first)
+        running_all.wait(second)
+        keep = {c.remote: n for c, n in zip(cases, [600, 0, 600, 0], strict=True)}
+        ends = lose_tails(some.target, keep)
+        for mirrored in cases:
+            mirrored.produce(300, batch_num_messages=10)
+        some.copy_all()
+        everything.copy_all()
+        first.until("all is there", running.has_all)
+        second.until("all is there", running_all.has_all)
+    for mirrored in (some, everything, running):
+        mirrored.assert_same()
+        lost = 1000 - ends[mirrored.remote]
+        assert f"{mirrored.remote} lost {lost} acknowledged record(s)" in caplog.text
+    assert f"{running_all.remote} lost 1000 acknowledged record(s)" in caplog.text
+    whole = running_all.target_content()[0]
+    assert_sequence(whole[-1300:], running_all.source_content()[0])
+
+
+def test_the_source_is_cut_back(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """What was copied stays, what replaced it at the source is copied behind."""
+    stopped, stale, running = cases = [make() for _ in range(3)]
+    for mirrored in cases:
+        mirrored.produce(1000, batch_num_messages=10)
+    with running.copying() as task:
+        stopped.copy_all()
+        stale.copy_and_abandon()
+        running.wait(task)
+        before = {m.topic: m.target_content()[0] for m in cases}
+        ends = lose_tails(stopped.source, {m.topic: 700 for m in cases})
+        for mirrored in cases:
+            mirrored.produce(800)
+        running.wait(task, 1800)
+    for mirrored in cases:
+        mirrored.produce(10)
+        mirrored.copy_all(expected=1810)
+        end = ends[mirrored.topic]
+        rest = mirrored.source_content()[0][end:]
+        assert_sequence(mirrored.target_content()[0], before[mirrored.topic] + rest)
+        words = f"has only {end}" if mirrored is stale else f"was cut back to offset {end}"
+        assert [line for line in caplog.messages if mirrored.topic in line and words in line]
+
+
+def test_retention_overtook_before_the_start(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    mirrored = make()
+    mirrored.produce(300)
+    mirrored.copy_all()
+    before = mirrored.target_content()[0]
+    mirrored.produce(500)
+    delete_records(mirrored.source.bootstrap, mirrored.topic, {0: 450})
+    mirrored.copy_all(expected=650)
+    assert_sequence(mirrored.target_content()[0], before + mirrored.source_content()[0])
+    assert "records 300 to 449 were deleted by retention" in caplog.text
+
+
+@pytest.mark.parametrize(("first", "lost"), [(250, ""), (550, "records 500 to 549 were deleted")])
+def test_retention_overtook_a_stale_position(
+    make: Make, caplog: pytest.LogCaptureFixture, first: int, lost: str
+) -> None:
+    mirrored = make()
+    mirrored.produce(500, batch_num_messages=40)
+    mirrored.copy_and_abandon()
+    before = mirrored.target_content()[0]
+    mirrored.produce(200, batch_num_messages=40)
+    rest = mirrored.source_content()[0][max(first, 500) :]
+    delete_records(mirrored.source.bootstrap, mirrored.topic, {0: first})
+    mirrored.copy_all(expected=500 + len(rest))
+    assert_sequence(mirrored.target_content()[0], before + rest)
+    assert (lost or "deleted by retention") in caplog.text or not lost
+    assert bool(lost) == ("deleted by retention" in caplog.text)
+
+
+def test_retention_overtakes_while_running(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """The copy waits for a target that does not take its records; meanwhile the source deletes the next ones."""
+    mirrored = make(remote_configs={"max.message.bytes": "2000"})
+    mirrored.produce(100)
+    with mirrored.copying(buffer_bytes=1, partition_buffer_bytes=1) as task:
+        mirrored.wait(task)
+        mirrored.produce(1, size=5000)
+        task.until("the record is refused", lambda: "more than topic" in caplog.text)
+        mirrored.produce(100)
+        delete_records(mirrored.source.bootstrap, mirrored.topic, {0: 150})
+        mirrored.wait(task, 151)
+    rest = mirrored.source_content()[0]
+    assert len(rest) == 51
+    assert_sequence(mirrored.target_content()[0][100:], rest)
+    assert "records 100 to 149 were deleted by retention" in caplog.text
+
+
+def test_the_source_topic_was_created_again_while_stopped(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirrored = make()
+    mirrored.produce(300)
+    mirrored.copy_all()
+    before = mirrored.target_content()[0]
+    mirrored.delete_source()
+    mirrored.create_source()
+    mirrored.produce(500)
+    mirrored.copy_all(expected=800)
+    assert_sequence(mirrored.target_content()[0], before + mirrored.source_content()[0])
+    assert "deleted and created again" in caplog.text
+
+
+def test_the_source_topic_is_created_again_while_running(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirrored = make(2)
+    mirrored.produce(300)
+    with mirrored.copying() as task:
+        mirrored.wait(task)
+        before = mirrored.target_content()[0]
+        mirrored.delete_source()
+        mirrored.create_source()
+        mirrored.produce(500)
+        mirrored.wait(task, 800)
+    assert_sequence(mirrored.target_content()[0], before + mirrored.source_content()[0])
+    assert "deleted and created again" in caplog.text
+
+
+@pytest.mark.parametrize(("mode", "first"), [("restart", 0), ("continue", 300)])
+def test_the_target_topic_was_created_again_while_stopped(
+    make: Make, caplog: pytest.LogCaptureFixture, mode: str, first: int
+) -> None:
+    mirrored = make()
+    mirrored.produce(300)
+    mirrored.copy_all()
+    mirrored.delete_target()
+    mirrored.create_target()
+    mirrored.produce(200)
+    with mirrored.copying() as task:
+        task.until("it fails with a remedy", lambda: "mirror.recreated.target" in caplog.text)
+    assert mirrored.target_count() == 0
+    mirrored.copy_all(expected=500 - first, recreated_target=mode)
+    assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
+    mirrored.produce(10)
+    mirrored.copy_all(expected=510 - first)
+    assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
+
+
+@pytest.mark.parametrize(("mode", "first"), [("fail", None), ("restart", 0), ("continue", 300)])
+def test_the_target_topic_is_created_again_while_running(
+    make: Make, caplog: pytest.LogCaptureFixture, mode: str, first: int | None
+) -> None:
+    mirrored = make()
+    mirrored.produce(300)
+    with mirrored.copying(recreated_target=mode) as task:
+        mirrored.wait(task)
+        mirrored.delete_target()
+        mirrored.create_target()
+        mirrored.produce(200)
+        if first is None:
+            task.until("it fails with a remedy", lambda: "mirror.recreated.target" in caplog.text)
+            assert mirrored.target_count() == 0
+            return
+        mirrored.wait(task, 500 - first)
+    assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_topic_that_is_gone_does_not_disturb_the_others(make: Make, at_start: bool) -> None:
+    mirrored, gone = make(2), make()
+    mirrored.produce(100)
+    plans = [*mirrored.plans, *gone.plans, PartitionPlan("never-was", 0, "A.never-was")]
+    if at_start:
+        gone.delete_source()
+    with mirrored.flow.copying(plans) as task:
+        mirrored.wait(task)
+        if not at_start:
+            gone.delete_source()
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            before = time.monotonic()
+            mirrored.produce(20, 1)
+            mirrored.wait(task)
+            assert time.monotonic() - before < 2.0
+    mirrored.assert_same()

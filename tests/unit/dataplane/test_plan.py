@@ -1,0 +1,53 @@
+"""Who copies what: MM2's distribution over tasks, and tasks over Spark's slots."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.dataplane.plan import PartitionPlan, assign, pack, positions_of
+from sparkmirror.formats.position import Position
+
+
+def test_partitions_go_round_robin() -> None:
+    partitions = [("t", i) for i in range(5)]
+    assert assign(partitions, 2) == [[("t", 0), ("t", 2), ("t", 4)], [("t", 1), ("t", 3)]]
+
+
+def test_no_more_tasks_than_partitions() -> None:
+    assert assign([("t", 0)], 8) == [[("t", 0)]]
+    assert assign([], 8) == []
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_every_partition_has_one_task_and_tasks_are_even(count: int, tasks_max: int) -> None:
+    partitions = [("t", i) for i in range(count)]
+    tasks = assign(partitions, tasks_max)
+    assert sorted(key for task in tasks for key in task) == partitions
+    assert len(tasks) == min(count, tasks_max)
+    sizes = [len(task) for task in tasks]
+    assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+@given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 8))
+def test_packing_keeps_everything_and_needs_no_more_slots_than_there_are(
+    sizes: list[int], slots: int
+) -> None:
+    tasks = [
+        [PartitionPlan("t", 10 * task + i, "A.t", task=task) for i in range(size)]
+        for task, size in enumerate(sizes)
+    ]
+    packed = pack(tasks, slots)
+    assert len(packed) <= max(1, slots)
+    assert all(packed)
+    found = [part for parts in packed for part in parts]
+    assert sorted(found, key=lambda p: p.partition) == [part for task in tasks for part in task]
+    for parts in packed:  # a connector task stays whole
+        for part in parts:
+            assert all(other in parts for other in tasks[part.task])
+
+
+def test_positions_follow_their_partitions() -> None:
+    parts = [PartitionPlan("t", 0, "A.t"), PartitionPlan("t", 1, "A.t")]
+    found = positions_of(parts, {("t", 1): Position(5), ("x", 0): Position(6)})
+    assert found == ((("t", 0), None), (("t", 1), Position(5)))
