@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from copying import CONNECTOR, Copying, Flow
-from kafka_tools import Headers, NewRecord, Record, consume, create_topic, produce
+from kafka_tools import Headers, NewRecord, Record, consume, create_topic, produce, wait_for
 
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore
@@ -64,7 +64,17 @@ class Copied:
         create_topic(self.target, self.remote, partitions, configs=remote_configs)
         self.flow = Flow(source, target, unique("f"))
         self.flow.source.refresh([self.topic])
-        self.flow.target.refresh([self.remote, self.flow.offsets_topic])
+        wanted = {self.remote, self.flow.offsets_topic}
+        wait_for("the target knows its topics", lambda: self._target_knows(wanted))
+
+    def _target_knows(self, wanted: set[str]) -> bool:
+        known = self.flow.target
+        known.refresh(wanted)
+        return all(
+            name in known.topics
+            and all(part.leader >= 0 for part in known.topics[name].partitions.values())
+            for name in wanted
+        )
 
     def close(self) -> None:
         self.flow.close()

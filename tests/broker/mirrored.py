@@ -25,8 +25,8 @@ from kafka_tools import (
 
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore
-from sparkmirror.formats.position import Entry, Position
-from sparkmirror.kafka import admin
+from sparkmirror.formats.position import Entry, Position, advance
+from sparkmirror.kafka import admin, log, records
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.tools.clusters import KafkaCluster
@@ -184,6 +184,24 @@ class Mirrored:
         for partition, wanted in self.source_content().items():
             assert_sequence(self.target_content()[partition], wanted)
 
+    def write_as(self, position: Position, skip: int, count: int) -> int:
+        """Do what another copy would with this numbering: write `count` records from `skip` after the position on.
+
+        Gives the broker's base offset; the records are the source's own.
+        """
+        assert position.numbering is not None
+        first = position.next_offset + skip
+        rows = consume(self.source.bootstrap, self.topic)[first : first + count]
+        batch = records.encode(
+            [records.NewRecord(0, r.timestamp, r.key, r.value, list(r.headers)) for r in rows],
+            0,
+            position.numbering.producer_id,
+            position.numbering.epoch,
+            advance(position.sequence, skip),
+        )
+        self.flow.target.refresh([self.remote])
+        return log.append(self.flow.target, self.remote, 0, batch)
+
     # -- positions ----------------------------------------------------------------------------
 
     def store(self) -> PositionStore:
@@ -260,14 +278,14 @@ def lose_tails(cluster: KafkaCluster, keep: Mapping[str, int]) -> dict[str, int]
 
 def _cut(file: Path, keep: int) -> int:
     end = size = 0
-    log = file.read_bytes()
-    while size < len(log):
-        base, length = struct.unpack_from(">qi", log, size)
-        after = int(base + struct.unpack_from(">i", log, size + 23)[0] + 1)
+    data = file.read_bytes()
+    while size < len(data):
+        base, length = struct.unpack_from(">qi", data, size)
+        after = int(base + struct.unpack_from(">i", data, size + 23)[0] + 1)
         if after > keep:
             break
         end, size = after, size + 12 + length
-    assert size < len(log), "there is nothing to lose"
+    assert size < len(data), "there is nothing to lose"
     with file.open("r+b") as opened:
         opened.truncate(size)
     return end

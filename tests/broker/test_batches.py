@@ -468,8 +468,8 @@ def test_a_damaged_batch_is_not_copied_and_stops_its_partition_alone(
     make: Make, unique: Unique, source_cluster: KafkaCluster
 ) -> None:
     copied = make(2)
-    for first in (0, 10, 20):
-        copied.produce(numbered(10, 50, first=first), linger_ms=100)
+    for start in (0, 10, 20):
+        copied.produce(numbered(10, 50, first=start), linger_ms=100)
     copied.produce(numbered(5, 10, 1))
     first, second, _ = copied.source_batches()
     segment = source_cluster.data(1) / f"{copied.topic}-0" / f"{0:020}.log"

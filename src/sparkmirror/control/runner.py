@@ -87,6 +87,11 @@ class FlowRunner:
         except SparkMirrorError as error:
             log.error("Flow %s stopped: %s", self._pair, error)
             self.error = error
+        except (
+            BaseException
+        ) as error:  # a mistake of ours: shown with its trace, and in the exit code
+            self.error = SparkMirrorError(f"Flow {self._pair} crashed: {error!r}")
+            raise
         finally:
             self._source.close()
             self._target.close()

@@ -7,7 +7,6 @@ after a killed task aligns with what the target holds (see `resume`).
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,8 +45,8 @@ _DRAIN_S = 5.0
 _TICK_S = 0.2
 _REFRESH_S = 0.2
 _QUICK_TRIES = 3
-_FAILED_FIRST_S, _FAILED_MOST_S = 5.0, 60.0
-_PASSING_FIRST_S = 1.0
+# Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
+_FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,9 @@ class CopyTask:
         self._troubled: dict[PartitionCopy, float] = {}
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
         self._waits: dict[PartitionCopy, float] = {}
+        self._told: Exception | None = None
         self._refreshed_at = 0.0
         self._refresh_due = False
-        self._parent = os.getppid()
 
     def _new_sender(self, cluster: Cluster) -> Sender:
         return Sender(
@@ -125,19 +124,12 @@ class CopyTask:
                 self._plan.index,
                 len(self._copies) - len(self._failed),
             )
-            while time.monotonic() < deadline and not self._over():
+            while time.monotonic() < deadline and not self._stopped():
                 self._turn()
             self._drain()
             return self._ledger()
         finally:
             self._close()
-
-    def _over(self) -> bool:
-        return self._stopped() or self._orphaned()
-
-    def _orphaned(self) -> bool:
-        # An executor that lost its JVM must not go on unseen.
-        return os.getppid() != self._parent
 
     def _turn(self) -> None:
         self._sender.pump()
@@ -171,7 +163,7 @@ class CopyTask:
             self._fetcher.forget(copy)
         deadline = time.monotonic() + _DRAIN_S
         self._sender.pump()  # positions may be waiting to be sent
-        while time.monotonic() < deadline and self._sender.in_flight and not self._orphaned():
+        while time.monotonic() < deadline and self._sender.in_flight:
             self._poller.wait(_TICK_S)
             self._sender.pump()
         self._reporter.finish(self._copies.values())
@@ -223,7 +215,7 @@ class CopyTask:
                     break
                 except KafkaError as error:
                     log.warning("%s Trying again in %.1f s.", error, wait)
-                    if self._over():
+                    if self._stopped():
                         raise
                     time.sleep(wait)
         self._refreshed_at = time.monotonic()
@@ -239,6 +231,7 @@ class CopyTask:
         except KafkaError as error:
             log.warning("%s Trying again.", error)
             self._refresh_due = True
+            self._refreshed_at += self._plan.source.retry_backoff_max  # one line a second is enough
             return
         self._refresh_due = False
         for part in self._wire:
@@ -388,9 +381,13 @@ class CopyTask:
 
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
-        wait = self._waits.get(copy, _PASSING_FIRST_S if error.retriable else _FAILED_FIRST_S)
-        self._waits[copy] = min(wait * 2, _FAILED_MOST_S)
-        log.error("%s Next try in %.0f s.", error, wait)
+        first, most = _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
+        wait = min(self._waits.get(copy, first), most)
+        self._waits[copy] = wait * 2
+        if error is not self._told:  # one that many partitions share is one line
+            log.error("%s Next try in %.0f s.", error, wait)
+            self._told = error
+        self._refresh_due |= error.retriable  # what was not there may be by then
         self._reporter.urge()
         copy.suspend()
         self._fetcher.forget(copy)

@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from .worker import run_plans
 
 log = logging.getLogger(__name__)
 
+# What pyspark raises when its JVM is gone, or when another thread has stopped the context (it then finds None where it looks).
+_GONE = (Py4JError, OSError, TypeError, AttributeError)
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
@@ -103,7 +105,7 @@ class SparkSession:
             return False
         try:
             return not context._jsc.sc().isStopped()
-        except (Py4JError, OSError):
+        except _GONE:
             return False
 
     def start(self) -> None:
@@ -117,7 +119,7 @@ class SparkSession:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             try:
                 self._context = self._new_context()
-            except (Py4JError, OSError, RuntimeError) as error:
+            except (*_GONE, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
                     f"Spark could not be started ({self._config['spark.master']}): {_first_line(error)}",
@@ -149,7 +151,7 @@ class SparkSession:
             raise SparkError("The Spark session is not started.")
         try:
             return int(context.defaultParallelism)
-        except (Py4JError, OSError) as error:
+        except _GONE as error:
             raise SparkError(f"The Spark session is gone: {_first_line(error)}") from error
 
     def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
@@ -167,13 +169,12 @@ class SparkSession:
         context, self._context = self._context, None
         launched, self._gateway = self._gateway, None
         gateway = SparkContext._gateway
-        with _quiet_py4j():
-            if context is not None:
-                with contextlib.suppress(Py4JError, OSError, TypeError, AttributeError):
-                    context.stop()
-            if gateway is not None:
-                with contextlib.suppress(Py4JError, OSError):
-                    gateway.shutdown()
+        if context is not None:
+            with contextlib.suppress(*_GONE):
+                context.stop()
+        if gateway is not None:
+            with contextlib.suppress(*_GONE):
+                gateway.shutdown()
         if launched is not None:
             launched.close()
         _end_process(getattr(gateway, "proc", None))
@@ -208,7 +209,10 @@ class CopyJob:
         self.cancelled = False
         self.finished = threading.Event()
         self._thread = InheritableThread(target=self._run, daemon=True, name=f"spark {name}")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except _GONE as error:
+            raise SparkError(f"The Spark session is gone: {_first_line(error)}") from error
 
     def _run(self) -> None:
         context = self._context
@@ -216,8 +220,7 @@ class CopyJob:
             context.setJobGroup(self._name, f"sparkmirror {self._name}", interruptOnCancel=True)
             rows = context.parallelize(self._plans, len(self._plans)).mapPartitions(run_plans)
             self.ledger = list(rows.collect())
-        except (Py4JError, OSError, TypeError, AttributeError) as error:
-            # pyspark touches attributes of a context that another thread has stopped: TypeError, AttributeError
+        except _GONE as error:
             if not self.cancelled:
                 self.error = SparkError(
                     f"The Spark job of flow {self._name} ended: {_cause(error)}"
@@ -228,21 +231,9 @@ class CopyJob:
     def cancel(self, timeout: float = 10.0) -> None:
         """End the job: its Python workers are killed, which is always safe."""
         self.cancelled = True
-        with _quiet_py4j(), contextlib.suppress(Py4JError, OSError, TypeError, AttributeError):
+        with contextlib.suppress(*_GONE):
             self._context.cancelJobGroup(self._name)
         self.finished.wait(timeout)
-
-
-@contextlib.contextmanager
-def _quiet_py4j() -> Iterator[None]:
-    """py4j reports a broken socket by itself, with a trace, while we deal with it."""
-    logger = logging.getLogger("py4j")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _first_line(error: BaseException) -> str:

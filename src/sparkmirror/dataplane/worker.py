@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 
+from sparkmirror.errors import SparkError
 from sparkmirror.logs import log_to_stderr
 
 from .copy import CopyTask, LedgerRow
 from .plan import TaskPlan
 
+_INIT = 1
+
 
 def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
-    """Run each plan to the end of its epoch (there is one per Spark task)."""
+    """Run each plan to the end of its epoch (there is one per Spark task).
+
+    Workers are forked from Spark's Python daemon, which ends with the JVM. A worker without its daemon must not go on unseen, nor
+    be given another task.
+    """
     log_to_stderr()
+    daemon = os.getppid()
+
+    def is_orphan() -> bool:
+        return os.getppid() != daemon or daemon == _INIT
+
     for plan in plans:
-        yield from CopyTask(plan).run()
+        ledger = [] if is_orphan() else CopyTask(plan, is_orphan).run()
+        if is_orphan():
+            raise SparkError("The Python daemon of the Spark executor is gone.")
+        yield from ledger
