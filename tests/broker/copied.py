@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from confluent_kafka import Producer
 from copying import CONNECTOR, Copying, Flow
-from kafka_tools import Headers, NewRecord, Record, consume, create_topic, produce, wait_for
+from kafka_tools import (
+    PATIENCE_S,
+    Headers,
+    NewRecord,
+    Record,
+    consume,
+    create_topic,
+    produce,
+    wait_for,
+)
 
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore
@@ -175,3 +185,35 @@ class Reports:
 
         task.until(f"{topic}-{partition} fails", failed)
         return found[0]
+
+
+class Transactions:
+    """A transactional producer whose records reach the log before their transaction ends."""
+
+    def __init__(self, copied: Copied, name: str) -> None:
+        self._topic, self._name, self._count = copied.topic, name, 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": copied.source,
+                "transactional.id": f"{copied.topic}-{name}",
+                "linger.ms": 2,
+            }
+        )
+        self._producer.init_transactions(PATIENCE_S)
+
+    def begin(self, count: int) -> None:
+        self._producer.begin_transaction()
+        self.write(count)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self._count += 1
+            value = f"{self._name}{self._count}"
+            self._producer.produce(self._topic, value, partition=0, timestamp=self._count)
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(PATIENCE_S)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(PATIENCE_S)

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from conftest import ClusterPair
-from copied import Content, Copied, Reports, Unique, numbered
+from copied import Content, Copied, Reports, Transactions, Unique, numbered
 from kafka_tools import (
-    PATIENCE_S,
     NewRecord,
     produce_transaction,
     set_topic_configs,
@@ -207,38 +205,6 @@ def until_cleaned(copied: Copied) -> None:
 
 
 # -- transactions -----------------------------------------------------------------------------
-
-
-class Transactions:
-    """A transactional producer whose records reach the log before their transaction ends."""
-
-    def __init__(self, copied: Copied, name: str) -> None:
-        self._topic, self._name, self._count = copied.topic, name, 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": copied.source,
-                "transactional.id": f"{copied.topic}-{name}",
-                "linger.ms": 2,
-            }
-        )
-        self._producer.init_transactions(PATIENCE_S)
-
-    def begin(self, count: int) -> None:
-        self._producer.begin_transaction()
-        self.write(count)
-
-    def write(self, count: int) -> None:
-        for _ in range(count):
-            self._count += 1
-            value = f"{self._name}{self._count}"
-            self._producer.produce(self._topic, value, partition=0, timestamp=self._count)
-        assert self._producer.flush(PATIENCE_S) == 0
-
-    def commit(self) -> None:
-        self._producer.commit_transaction(PATIENCE_S)
-
-    def abort(self) -> None:
-        self._producer.abort_transaction(PATIENCE_S)
 
 
 def interleave(copied: Copied) -> Transactions:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ClusterPair
-from copied import Copied, Unique, numbered
+from copied import Copied, Transactions, Unique, numbered
 from copying import Copying
 from kafka_tools import (
     QUICK_JVM,
@@ -22,7 +22,6 @@ from kafka_tools import (
     topics,
     wait_for,
 )
-from test_batches import Transactions
 
 from sparkmirror.dataplane import fetching
 from sparkmirror.dataplane.fetching import Fetcher

@@ -21,7 +21,7 @@ from sparkmirror.kafka.fetch import FetchLimits
 from . import anchors
 from .anchors import Mark
 from .stream import Piece, Stream
-from .tail import Tail, digest, last_held, read_digests, read_tail
+from .tail import Tail, last_held, mark_of, read_content, read_tail
 
 _VISIBLE_PATIENCE_S = 5.0
 _MARGIN = 1000
@@ -250,7 +250,7 @@ def _count_before(pair: Pair, start: int, end: int) -> int:
 
 def _by_content(pair: Pair, position: Position) -> Aligned:
     """Find by content how far the target has come; a new numbering must begin there."""
-    tail = read_digests(pair.target, pair.remote, pair.partition, position)
+    tail = read_content(pair.target, pair.remote, pair.partition, position)
     at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
     if tail.count == 0:
         return Aligned(at_end, False)
@@ -259,13 +259,13 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
     marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
     before, trouble = Mark(position.offset, None, 0, position.leader_epoch), ""
     if pair.compacted or tail.is_mixed:
-        done = anchors.covered(marks, set(tail.digests))
+        done = anchors.covered(marks, tail.marks)
     elif earliest > position.next_offset:
         copied = position.offset + tail.count
-        done = anchors.overlap(marks, tail.digests, copied)
+        done = anchors.overlap(marks, tail.marks, copied)
         before = Mark(min(earliest - 1, copied), None, 0)
     else:
-        done = anchors.common(marks, tail.digests, tail.count - len(tail.digests))
+        done = anchors.common(marks, tail.marks, tail.count - len(tail.marks))
         trouble = (
             f"of the {tail.count} record(s) that were copied after offset {position.offset}, the source has only {done} "
             f"(unclean election?); the others stay in {pair.remote}."
@@ -281,7 +281,7 @@ def _marks(pair: Pair, start: int, most: int, *, has_times: bool) -> Iterator[Ma
     left = most
     for piece in _available(pair, start):
         for record in piece.records()[:left]:
-            yield Mark(record.offset, record.key, digest(record, has_times), piece.leader_epoch)
+            yield mark_of(record, has_times, piece.leader_epoch)
         left -= piece.count
         if left <= 0:
             return

@@ -1,4 +1,4 @@
-"""Where to go on, told by content: digests of the target's tail and of the source's records in, how many of those are copied out.
+"""Where to go on, told by content: marks of the target's tail and of the source's records in, how many of those are copied out.
 
 For when counting does not tell, because the source is no longer what it was when the tail was copied from it. Every rule errs
 towards copying a record again, never towards leaving one out.
@@ -6,13 +6,14 @@ towards copying a record again, never towards leaving one out.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A source record, as far as the rules look at it."""
+    """A record of either side, as far as the rules look at it."""
 
     offset: int
     key: bytes | None
@@ -20,49 +21,61 @@ class Mark:
     leader_epoch: int = -1
 
 
-def common(source: Sequence[Mark], tail: Sequence[int], unseen: int = 0) -> int:
+def common(source: Sequence[Mark], tail: Sequence[Mark], unseen: int = 0) -> int:
     """The source was cut back and written anew: how many of its records begin the tail as well.
 
     `unseen` records of the tail's beginning are gone from the target by its own retention, and pass for the same.
     """
     count = min(unseen, len(source))
-    for mark, digest in zip(source[unseen:], tail, strict=False):
-        if mark.digest != digest:
+    for mark, copied in zip(source[unseen:], tail, strict=False):
+        if mark.digest != copied.digest:
             break
         count += 1
     return count
 
 
-def overlap(source: Sequence[Mark], tail: Sequence[int], surely_copied: int) -> int:
+def overlap(source: Sequence[Mark], tail: Sequence[Mark], surely_copied: int) -> int:
     """The source lost its beginning: how many of the records it has left are the end of the tail.
 
     What lies at or before offset `surely_copied` was copied, for sequence numbers cannot run ahead of offsets; transaction
     markers in between may mean that a few more were. Of all answers that fit the content, the smallest is taken.
     """
     least = sum(mark.offset <= surely_copied for mark in source)
-    digests = [mark.digest for mark in source]
-    for count in range(least, min(len(source), len(tail)) + 1):
-        ends_alike = count == 0 or digests[count - 1] == tail[-1]
-        if ends_alike and digests[:count] == list(tail[len(tail) - count :]):
+    found = [mark.digest for mark in source]
+    wanted = [mark.digest for mark in tail]
+    for count in range(least, min(len(found), len(wanted)) + 1):
+        ends_alike = count == 0 or found[count - 1] == wanted[-1]
+        if ends_alike and found[:count] == wanted[len(wanted) - count :]:
             return count
     return 0
 
 
-def covered(source: Iterable[Mark], tail: set[int]) -> int:
+def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
     """Compaction took records on either side: up to how many of the source's records the tail covers them all.
 
-    A record is covered if it is in the tail, or if a later one of its key is, which may be why the target has it no longer.
+    A key is covered if the last that the source has of it is the last that the tail has of it, behind the records before it.
+    Cleaners take the older ones of a key first, so one that they left has all later ones behind it.
     """
-    done = 0
-    open_keys: set[bytes] = set()
+    places: dict[int, list[int]] = {}
+    last: dict[bytes | None, int] = {}
+    for place, mark in enumerate(tail):
+        places.setdefault(mark.digest, []).append(place)
+        last[mark.key] = place
+    done = reached = 0
+    open_keys: set[bytes | None] = set()
     for count, mark in enumerate(source, 1):
-        if mark.digest in tail:
-            if mark.key is not None:
-                open_keys.discard(mark.key)
-            if not open_keys:
-                done = count
-        elif mark.key is None:
-            break
+        found = places.get(mark.digest, [])
+        index = bisect_left(found, reached)
+        is_found = index < len(found)
+        if is_found:
+            reached = found[index] + 1
+        if mark.key is None:  # replaces nothing: none may be left out
+            if not is_found:
+                break
+        elif is_found and last[mark.key] < reached:
+            open_keys.discard(mark.key)
         else:
             open_keys.add(mark.key)
+        if not open_keys:
+            done = count
     return done

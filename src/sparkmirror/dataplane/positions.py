@@ -34,7 +34,8 @@ class PositionStore:
     """Positions of one connector.
 
     Invariants: `_read_to` is, per partition of the offsets topic, the offset up to which every record has gone through the
-    folds; a claim is believed only after the log has been read past it.
+    folds (all that compaction had left when reading began, and all after those); a claim is believed only after the log has
+    been read past it.
     """
 
     def __init__(self, cluster: Cluster, address: StoreAddress) -> None:
@@ -81,18 +82,29 @@ class PositionStore:
         if missing:
             starts = admin.list_offsets(self._cluster, missing, admin.EARLIEST)
             self._read_to |= {partition: offset for (_, partition), offset in starts.items()}
-        for (_, partition), end in ends.items():
-            self._read(partition, end)
+        for key, end in ends.items():
+            if not self._read(key[1], end, has_all=key not in missing):
+                # Compaction took records that were not read yet: what is left tells the truth only to one who begins with it.
+                self._folds.clear()
+                self._read_to.clear()
+                return self.catch_up()
+        return None
 
-    def _read(self, partition: int, end: int) -> None:
+    def _read(self, partition: int, end: int, *, has_all: bool) -> bool:
+        """Read on; False if records are missing though everything before them was read (`has_all`)."""
         start = self._read_to[partition]
         if start >= end:
-            return
+            return True
         for fetched in log.read(self._cluster, self.address.topic, partition, start, end, _LIMITS):
             for view in whole_batches(fetched.records):
+                batch = Batch(view)
+                is_whole = batch.count == batch.last_offset_delta + 1
+                if has_all and (batch.base_offset > start or not is_whole):
+                    return False
                 self._apply(view, start)
-                start = Batch(view).last_offset + 1
+                start = batch.last_offset + 1
         self._read_to[partition] = max(start, end)
+        return True
 
     def _apply(self, view: memoryview, start: int) -> None:
         if Batch(view).is_control:

@@ -94,7 +94,8 @@ class Reporter:
             for copy, run in self._runs.items():
                 self._dirty[copy.key] = copy
                 self._stirred.add(copy.key)
-                self._ages[copy.key] = now - copy.last_timestamp
+                if copy.last_timestamp >= 0:  # records without a time have no age
+                    self._ages[copy.key] = now - copy.last_timestamp
                 self._take_note(copy, run)
             self._runs.clear()
         if self._syncs_wait:

@@ -11,6 +11,8 @@ from sparkmirror.kafka.batches import LOG_APPEND_TIME, Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 
+from .anchors import Mark
+
 _LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
 _FIRST_STEP = 256
 
@@ -32,11 +34,11 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class Digests:
+class Content:
     """The content of the tail, of the numbering and later epochs of it."""
 
     count: int
-    digests: tuple[int, ...]
+    marks: tuple[Mark, ...]
     end_offset: int
     has_times: bool
     """False if the target stamps its own times (LogAppendTime), so that times cannot be compared."""
@@ -156,13 +158,13 @@ def last_held(
     return replace(position, sequence=sequence, target_offset=end)
 
 
-def read_digests(cluster: Cluster, topic: str, partition: int, position: Position) -> Digests:
+def read_content(cluster: Cluster, topic: str, partition: int, position: Position) -> Content:
     """The content of the tail, whatever gaps it has."""
     numbering = position.numbering
     assert numbering is not None  # noqa: S101 - callers align only numbered positions
     target = _Log(cluster, topic, partition)
     end = target.end()
-    found: list[int] = []
+    found: list[Mark] = []
     epochs: set[int] = set()
     sequence, has_times = position.sequence, True
     for batch in target.batches(max(position.target_offset, target.start()), end):
@@ -174,11 +176,11 @@ def read_digests(cluster: Cluster, topic: str, partition: int, position: Positio
             continue
         epochs.add(batch.producer_epoch)
         has_times = not batch.attributes & LOG_APPEND_TIME
-        found += [digest(record, has_times) for record in records.decode(batch.view)]
+        found += [mark_of(record, has_times) for record in records.decode(batch.view)]
         sequence = end_sequence(batch)
     is_mixed = bool(epochs - {numbering.epoch})
     count = len(found) if is_mixed else max(0, distance(sequence, position.sequence))
-    return Digests(count, tuple(found), end, has_times, is_mixed)
+    return Content(count, tuple(found), end, has_times, is_mixed)
 
 
 def end_sequence(batch: Batch) -> int:
@@ -186,10 +188,11 @@ def end_sequence(batch: Batch) -> int:
     return advance(batch.base_sequence, batch.last_offset_delta + 1)
 
 
-def digest(record: records.Record, has_times: bool) -> int:
-    """A number that tells records apart."""
+def mark_of(record: records.Record, has_times: bool, leader_epoch: int = -1) -> Mark:
+    """A record by its content; without its time where the target stamps its own."""
     time_of = record.timestamp if has_times else 0
-    return hash((time_of, record.key, record.value, tuple(record.headers)))
+    digest = hash((time_of, record.key, record.value, tuple(record.headers)))
+    return Mark(record.offset, record.key, digest, leader_epoch)
 
 
 def _is_of(batch: Batch, numbering: Numbering) -> bool:

@@ -112,7 +112,7 @@ def decode(value: bytes | None) -> Entry:
         return Entry(None)
     try:
         return _numbered(plain.offset, fields)
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return Entry(plain)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -223,7 +223,6 @@ class Writer:
     fold: Fold
     read_to: int
     held: Position | None = None
-    trail: list[Position] = field(default_factory=list)
 
 
 class SharedLog(RuleBasedStateMachine):
@@ -241,7 +240,10 @@ class SharedLog(RuleBasedStateMachine):
         self.next_producer = 0
 
     def catch_up(self, writer: Writer) -> None:
-        for entry in self.log[max(writer.read_to, self.start) :]:
+        """Who finds that compaction took records it had not read yet begins anew with what is left."""
+        if writer.read_to < self.start:
+            writer.fold, writer.read_to = Fold(), self.start
+        for entry in self.log[writer.read_to :]:
             writer.fold.apply(entry)
         writer.read_to = len(self.log)
 
@@ -252,7 +254,7 @@ class SharedLog(RuleBasedStateMachine):
 
     @rule()
     def arrive(self) -> None:
-        writer = Writer(Fold(), 0)
+        writer = Writer(Fold(), self.start)
         self.catch_up(writer)
         self.writers.append(writer)
 
@@ -311,11 +313,10 @@ class SharedLog(RuleBasedStateMachine):
     def everybody_agrees(self) -> None:
         wanted = folded(self.log[self.start :]).position
         for writer in self.writers:
-            fold = Fold.taken_over(writer.fold.position)
-            for entry in self.log[max(writer.read_to, self.start) :]:
-                fold.apply(entry)
-            if writer.read_to >= self.start:
-                assert fold.position == wanted
+            reader = Writer(Fold.taken_over(writer.fold.position), writer.read_to)
+            self.catch_up(reader)
+            assert reader.fold.position == wanted
 
 
 TestSharedLog = SharedLog.TestCase
+TestSharedLog.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
