@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from bench import workloads as w
-from bench.latency import READY, after_warm_up, percentile, read
+from bench.ages import Route, ages, floors, spell
+from bench.latency import percentile
 from bench.measure import EndOffsets, wait_for_total
 from bench.peers import Flow, Peer, Replicator, replicator
-from bench.stage import Stage, await_exit, await_text, python_module
+from bench.stage import Stage, await_exit, python_module
 from bench.topics import create_topics
 from sparkmirror.errors import SparkMirrorError
 
@@ -56,7 +57,10 @@ def prepare(stage: Stage, workload: w.Workload) -> Source:
         topics = {workload.name.lower(): workload.partitions}
     create_topics(stage.source.bootstrap, topics)
     records = seed(stage, topics)
-    return Source(topics, records, f"{records} partitions")
+    about = f"{records} partitions"
+    if isinstance(workload, w.Latency):
+        about += f"; {floors(stage, max(workload.rates), workload.partitions)}"
+    return Source(topics, records, about)
 
 
 def seed(stage: Stage, topics: Mapping[str, int]) -> int:
@@ -67,10 +71,6 @@ def seed(stage: Stage, topics: Mapping[str, int]) -> int:
     with python_module("bench.latency", ["produce", *arguments], log) as process:
         await_exit(process, 60, log)
     return count
-
-
-def spell(topics: Mapping[str, int]) -> list[str]:
-    return [f"{topic}:{partitions}" for topic, partitions in topics.items()]
 
 
 def run(stage: Stage, workload: w.Workload, source: Source, peer: Peer) -> Metrics:
@@ -145,18 +145,20 @@ def latency(stage: Stage, workload: w.Latency, source: Source, peer: Peer) -> Me
     flow, offsets, remote = flow_of(stage, workload.name, source, peer)
     with replicator(peer, flow, stage.directory) as running:
         catch_up(stage, source, offsets, running)
+        files = stage.directory / flow.alias
+        route = Route(flow.source, source.topics, flow.target, remote, files)
         metrics: Metrics = {}
         warm_up = workload.warm_up
         for rate in workload.rates:
             stage.say(f"{peer.name}: {rate} records/s for {workload.seconds:.0f} s")
             cpu, begin = running.tree.cpu_seconds(), time.monotonic()
-            ages = ages_at(stage, rate, warm_up, workload.seconds, source.topics, remote)
+            found = ages(route, rate, warm_up, workload.seconds)
             running.check()
             # From the second pace on only the clients are new, the replicator is warm.
             warm_up = min(warm_up, CLIENT_WARM_UP)
             used = running.tree.cpu_seconds() - cpu
             metrics |= {
-                w.percentile_metric(percent, rate): percentile(ages, percent)
+                w.percentile_metric(percent, rate): percentile(found, percent)
                 for percent in (50, 99)
             }
             metrics[f"{w.CPU_PERCENT} @{rate}/s"] = 100 * used / (time.monotonic() - begin)
@@ -170,33 +172,6 @@ def catch_up(stage: Stage, source: Source, offsets: EndOffsets, running: Replica
     """
     held = EndOffsets(stage.source.bootstrap, source.topics).total()
     return wait_for_total(offsets, held, seconds=START_SECONDS, every=0.2, check=running.check)
-
-
-def ages_at(
-    stage: Stage,
-    rate: int,
-    warm_up: float,
-    measured: float,
-    topics: Mapping[str, int],
-    remote: Mapping[str, int],
-) -> list[float]:
-    """Milliseconds that each record took after the warm-up."""
-    seconds = warm_up + measured
-    count = int(rate * seconds)
-    file, heard, sent = (stage.directory / f"latency.{end}" for end in ("ages", "in", "out"))
-    for stale in (file, heard, sent):
-        stale.unlink(missing_ok=True)
-    reading = [stage.target.bootstrap, str(count), str(seconds + 20), str(file), *spell(remote)]
-    writing = [stage.source.bootstrap, str(rate), str(seconds), *spell(topics)]
-    with python_module("bench.latency", ["consume", *reading], heard) as consumer:
-        await_text(consumer, heard, READY, 30)
-        with python_module("bench.latency", ["produce", *writing], sent) as producer:
-            await_exit(producer, seconds + 60, sent)
-            await_exit(consumer, 60, heard)
-    records = read(file)
-    if len(records) < count:
-        raise SparkMirrorError(f"{len(records)} of {count} records have arrived in time.")
-    return after_warm_up(records, warm_up)
 
 
 def idle(stage: Stage, workload: w.Idle, source: Source, peer: Peer) -> Metrics:

@@ -190,7 +190,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 QUICK = ("W2", "W8")
 QUICK_SECONDS = 25.0
-QUICK_WARM_UP = 8.0
+QUICK_WARM_UP = 6.0
 
 # Keys of the flow that only some workloads need; both replicators get the same file.
 EXTRA_PROPERTIES: Mapping[str, Mapping[str, str]] = MappingProxyType(

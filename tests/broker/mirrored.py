@@ -250,8 +250,9 @@ def _numbers(found: Counter[Content]) -> list[str]:
 
 def _records(cluster: Cluster, topic: str, partitions: int) -> int:
     keys: list[TopicPartition] = [(topic, partition) for partition in range(partitions)]
+    deadline = time.monotonic() + 30
     if topic not in cluster.topics:
-        cluster.refresh([topic])
+        cluster.retrying(lambda: cluster.refresh([topic]), deadline)
     first = admin.list_offsets(cluster, keys, admin.EARLIEST)
     last = admin.list_offsets(cluster, keys, admin.LATEST)
     return sum(last[key] - first[key] for key in keys)

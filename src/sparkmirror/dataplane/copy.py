@@ -385,7 +385,7 @@ class CopyTask:
         wait = min(self._waits.get(copy, first), most)
         self._waits[copy] = wait * 2
         if error is not self._told:  # one that many partitions share is one line
-            log.error("%s Next try in %.0f s.", error, wait)
+            log.error("%s Next try in %g s.", error, wait)
             self._told = error
         self._refresh_due |= error.retriable  # what was not there may be by then
         self._reporter.urge()

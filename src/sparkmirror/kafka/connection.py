@@ -25,6 +25,8 @@ Chunk = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
 _MAX_FRAME = 512 << 20
+_AHEAD_BYTES = 8 << 10
+_WAKE_BYTES = 64 << 10
 _MAX_CHUNKS = 512  # below IOV_MAX (1024)
 _WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK)
 
@@ -44,7 +46,9 @@ class Connection:
         self._correlation = 0
         self._outgoing: deque[Chunk] = deque()
         self._expected: deque[tuple[int, Any, float]] = deque()
-        self._head = bytearray(4)
+        self._ahead = bytearray(_AHEAD_BYTES)
+        self._ahead_start = self._ahead_end = 0
+        self._wakes_at = 1
         self._frame: bytearray | None = None
         self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
@@ -91,7 +95,8 @@ class Connection:
         self._outgoing.clear()
         self._expected.clear()
         self._frame = None
-        self._filled = 0
+        self._filled = self._ahead_start = self._ahead_end = 0
+        self._wakes_at = 1
 
     @property
     def is_open(self) -> bool:
@@ -236,8 +241,11 @@ class Connection:
         """
         done: list[tuple[Any, memoryview]] = []
         try:
-            while self._fill():
-                done.append(self._complete())
+            is_empty = False
+            while not is_empty:
+                is_empty = self._read()
+                while self._has_frame():
+                    done.append(self._complete())
         except ConnectionFailed:
             if not done:
                 raise
@@ -257,33 +265,53 @@ class Connection:
         self._expected.popleft()
         return context, memoryview(frame)
 
-    def _fill(self) -> bool:
-        """Read until one frame is complete (True) or the socket is empty (False)."""
-        while True:
-            if self._frame is None:
-                if not self._read_into(memoryview(self._head)[self._filled :]):
-                    return False
-                if self._filled < 4:
-                    continue
-                (length,) = _LENGTH.unpack(self._head)
-                if not 4 <= length <= _MAX_FRAME:
-                    raise self._broken(f"a frame of {length} bytes was announced")
-                self._frame, self._filled = bytearray(length), 0
-            if not self._read_into(memoryview(self._frame)[self._filled :]):
+    def _has_frame(self) -> bool:
+        """Whether a frame is complete; what was read ahead goes into the frame that is to be filled."""
+        if self._frame is None:
+            ahead = self._ahead_end - self._ahead_start
+            if ahead < 4:
                 return False
-            if self._filled == len(self._frame):
-                return True
+            (length,) = _LENGTH.unpack_from(self._ahead, self._ahead_start)
+            if not 4 <= length <= _MAX_FRAME:
+                raise self._broken(f"a frame of {length} bytes was announced")
+            start = self._ahead_start + 4
+            end = min(self._ahead_end, start + length)
+            self._frame = frame = bytearray(length)
+            frame[: end - start] = self._ahead[start:end]
+            self._filled = end - start
+            self._ahead_start = end
+        return self._filled == len(self._frame)
 
-    def _read_into(self, room: memoryview) -> bool:
+    def _read(self) -> bool:
+        """Read once, small answers ahead and the rest of a large one in place; True if the socket is empty after that."""
+        frame = self._frame
+        room = self._room_ahead() if frame is None else memoryview(frame)[self._filled :]
         if self._socket is None:
             raise self.failure
         try:
             got = self._socket.recv_into(room)
         except OSError as error:
-            if error.errno in _WOULD_BLOCK:
-                return False
-            raise self._broken(str(error.strerror or error)) from error
+            if error.errno not in _WOULD_BLOCK:
+                raise self._broken(str(error.strerror or error)) from error
+            got = -1
         if got == 0:
             raise self._broken("the broker closed it")
-        self._filled += got
-        return True
+        if got > 0 and self._frame is None:
+            self._ahead_end += got
+        elif got > 0:
+            self._filled += got
+        self._wake_at(1 if self._frame is None else len(self._frame) - self._filled)
+        return got < len(room)
+
+    def _room_ahead(self) -> memoryview:
+        left = self._ahead_end - self._ahead_start
+        self._ahead[:left] = self._ahead[self._ahead_start : self._ahead_end]
+        self._ahead_start, self._ahead_end = 0, left
+        return memoryview(self._ahead)[left:]
+
+    def _wake_at(self, missing: int) -> None:
+        """Be woken for a large answer not by every packet, but when a good part of what is missing has come."""
+        wanted = max(1, min(missing, _WAKE_BYTES))
+        if wanted != self._wakes_at and self._socket is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            self._wakes_at = wanted

@@ -17,6 +17,7 @@ _HEAD_V13 = struct.Struct(">bhi")  # no transactional id, acks, timeout
 _HEAD_V8 = struct.Struct(">hhii")  # no transactional id, acks, timeout, topic count
 _ALL_REPLICAS = -1
 _RESULT = struct.Struct(">ihq8xq")  # partition, error, base offset, (log append time), log start
+_PLAIN = struct.Struct(">ihq8xq3s")  # the same, and what follows if there is nothing more to say
 _NOTHING_MORE = b"\1\0\0"  # no record errors, no message, no tagged fields: nearly always
 
 
@@ -100,19 +101,33 @@ def answer(version: int, payload: memoryview, topics: dict[bytes, str]) -> Produ
     for _ in range(reader.array(flexible=flexible)):
         topic = topics.get(reader.uuid(), "") if flexible else reader.text(flexible=False) or ""
         count = reader.array(flexible=flexible)
-        partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
+        if flexible and (rows := _plain_rows(reader, topic, count)):
+            partitions += rows
+        else:
+            partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
         if flexible:
             reader.tags()
     return ProduceAnswer(reader.i32(), partitions)
 
 
+def _plain_rows(reader: Reader, topic: str, count: int) -> list[Produced] | None:
+    """All partitions of a topic at once, if none has more to say than its offset: nearly always."""
+    end = reader.position + count * _PLAIN.size
+    view = reader.view[reader.position : end]
+    if len(view) < count * _PLAIN.size:
+        return None
+    rows = []
+    for partition, error, base_offset, log_start, rest in _PLAIN.iter_unpack(view):
+        if rest != _NOTHING_MORE:
+            return None
+        rows.append(Produced(topic, partition, error, base_offset, log_start, None))
+    reader.position = end
+    return rows
+
+
 def _read_partition(reader: Reader, topic: str, *, flexible: bool) -> Produced:
-    view, position = reader.view, reader.position
-    partition, error, base_offset, log_start = _RESULT.unpack_from(view, position)
-    reader.position = position = position + _RESULT.size
-    if flexible and view[position : position + 3] == _NOTHING_MORE:
-        reader.position = position + 3
-        return Produced(topic, partition, error, base_offset, log_start, None)
+    partition, error, base_offset, log_start = _RESULT.unpack_from(reader.view, reader.position)
+    reader.position += _RESULT.size
     details = []
     for _ in range(reader.array(flexible=flexible)):
         reader.i32()

@@ -213,7 +213,7 @@ def test_an_answer_that_nobody_asked_for_breaks_the_connection(peer: Peer) -> No
         receive_until(connection, lambda rows: bool(rows))
 
 
-def test_a_broker_that_greets_and_closes_is_not_taken_for_an_open_connection() -> None:
+def test_a_broker_that_greets_and_closes_is_found_out_at_the_next_look() -> None:
     """Both may arrive at once: the socket's two ends are held here, so that they do."""
     near, far = socket.socketpair()
     near.setblocking(False)
@@ -223,8 +223,9 @@ def test_a_broker_that_greets_and_closes_is_not_taken_for_an_open_connection() -
     with far, pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "create_connection", lambda *_, **__: near)
         patch.setattr(socket.socket, "setsockopt", lambda *_: None)
+        connection.open()
         with pytest.raises(ConnectionFailed, match="the broker closed it"):
-            connection.open()
+            connection.receive()
     assert not connection.is_open
 
 

@@ -1,0 +1,368 @@
+"""From recorded positions to positions to copy from: clusters as tables of facts, the store of positions as a list of entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
+from sparkmirror.dataplane.positions import PositionStore, StoreAddress
+from sparkmirror.dataplane.resume import Outcome, Resumer
+from sparkmirror.errors import BrokerError, ConnectionFailed, NumberingLost, TopicRecreated
+from sparkmirror.formats.position import MAX_EPOCH, Entry, Fold, Numbering, Position
+from sparkmirror.kafka import admin
+from sparkmirror.kafka.admin import EARLIEST, ProducerState
+from sparkmirror.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.settings import ClientSettings
+
+SOURCE_ID, TARGET_ID = bytes([1] * 16), bytes([2] * 16)
+PLAN = PartitionPlan("t", 0, "A.t")
+OTHER = PartitionPlan("u", 0, "A.u")
+NUMBER = Numbering(5, 3)
+
+
+@dataclass
+class Side:
+    """One cluster, as far as `resume` asks it."""
+
+    alias: str
+    topic_id: bytes
+    start: dict[TopicPartition, int] = field(default_factory=dict)
+    end: dict[TopicPartition, int] = field(default_factory=dict)
+    producers: dict[TopicPartition, dict[int, ProducerState]] | None = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+
+    @property
+    def settings(self) -> ClientSettings:
+        return ClientSettings(self.alias, (("h", 1),))
+
+    def topic(self, name: str) -> TopicInfo:
+        return TopicInfo(name, self.topic_id, False)
+
+    def leader(self, name: str, partition: int) -> PartitionInfo:
+        if name in self.gone:
+            raise BrokerError(3, "UNKNOWN_TOPIC_OR_PARTITION", f"{name} is gone", retriable=True)
+        return PartitionInfo(partition, 1, 0)
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """The table does not change."""
+
+
+class Log(PositionStore):
+    """Positions in a list that several stores share."""
+
+    def __init__(self, shared: list[tuple[TopicPartition, Entry]]) -> None:
+        super().__init__(cast("Cluster", None), StoreAddress("offsets", "c", "A"))
+        self._shared = shared
+        self._place = 0
+        self.before_claim: list[tuple[TopicPartition, Entry]] = []
+
+    def catch_up(self) -> None:
+        for partition, entry in self._shared[self._place :]:
+            self._folds.setdefault(self.key(partition), Fold()).apply(entry)
+        self._place = len(self._shared)
+
+    def write(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> None:
+        self._shared += self.before_claim
+        self.before_claim = []
+        self._shared += entries
+
+
+@dataclass
+class World:
+    """Both clusters and the log of positions."""
+
+    source: Side = field(default_factory=lambda: Side("A", SOURCE_ID))
+    target: Side = field(default_factory=lambda: Side("B", TARGET_ID))
+    shared: list[tuple[TopicPartition, Entry]] = field(default_factory=list)
+    next_producer: int = 100
+
+    def put(self, plan: PartitionPlan, start: int, end: int, target_end: int) -> None:
+        self.source.start[plan.key], self.source.end[plan.key] = start, end
+        remote = (plan.remote, plan.partition)
+        self.target.start[remote], self.target.end[remote] = 0, target_end
+
+    def remember(self, plan: PartitionPlan, number: Numbering, last_sequence: int) -> None:
+        assert self.target.producers is not None
+        state = ProducerState(number.epoch, last_sequence)
+        self.target.producers[plan.remote, plan.partition] = {number.producer_id: state}
+
+    def record(self, position: Position | None, plan: PartitionPlan = PLAN) -> None:
+        self.shared.append((plan.key, Entry(position)))
+
+    def resumer(self, store: Log | None = None, **settings: Any) -> Resumer:
+        return Resumer(
+            cast("Cluster", self.source),
+            cast("Cluster", self.target),
+            store or Log(self.shared),
+            CopySettings(**settings),
+            77,
+        )
+
+    def resume(self, *plans: PartitionPlan, **settings: Any) -> Outcome:
+        return self.resumer(**settings).resume(plans or (PLAN,))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    made.put(PLAN, 0, 1000, 400)
+    made.put(OTHER, 0, 1000, 400)
+
+    def list_offsets(
+        side: Side, keys: Iterable[TopicPartition], timestamp: int, isolation: int = 0
+    ) -> dict[TopicPartition, int]:
+        keys = list(keys)
+        for name, _ in keys:
+            if name in side.refused:
+                raise BrokerError(29, "TOPIC_AUTHORIZATION_FAILED", f"{name} is not allowed")
+        table = side.start if timestamp == EARLIEST else side.end
+        return {key: table[key] for key in keys}
+
+    def describe_producers(side: Side, keys: Iterable[TopicPartition]) -> Any:
+        found = side.producers
+        return None if found is None else {key: found.get(key, {}) for key in keys}
+
+    def init_producer_id(_: Side) -> tuple[int, int]:
+        made.next_producer += 1
+        return made.next_producer, 0
+
+    monkeypatch.setattr(admin, "list_offsets", list_offsets)
+    monkeypatch.setattr(admin, "describe_producers", describe_producers)
+    monkeypatch.setattr(admin, "init_producer_id", init_producer_id)
+    monkeypatch.setattr(admin, "epoch_ends", lambda *_: {})
+    return made
+
+
+def standing(offset: int = 299, sequence: int = 300, number: Numbering = NUMBER) -> Position:
+    return Position(
+        offset,
+        number,
+        sequence,
+        400,
+        source_id=SOURCE_ID.hex(),
+        target_id=TARGET_ID.hex(),
+        stamp=1,
+    )
+
+
+# -- a numbering is kept, or begun ----------------------------------------------------------------
+
+
+def test_a_position_that_the_target_bears_out_is_kept(world: World) -> None:
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    assert outcome.positions == {PLAN.key: standing()}
+    assert len(world.shared) == 1
+    assert not outcome.losses
+
+
+@pytest.mark.parametrize(
+    ("position", "reset", "first"),
+    [
+        (None, "earliest", 10),
+        (None, "latest", 1000),
+        (Position(-1), "earliest", 10),
+        (Position(41), "earliest", 42),
+        (Position(999), "latest", 1000),
+    ],
+)
+def test_without_a_numbering_one_is_claimed(
+    world: World, position: Position | None, reset: str, first: int
+) -> None:
+    world.put(PLAN, 10, 1000, 400)
+    world.record(position)
+    outcome = world.resume(reset=reset)
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.sequence, found.origin) == (first, 0, (first, 400))
+    assert found.numbering == Numbering(101, 0)
+    assert (found.source_id, found.target_id) == (SOURCE_ID.hex(), TARGET_ID.hex())
+    assert world.shared[-1] == (PLAN.key, Entry(found, True, None))
+    assert not outcome.losses
+
+
+@pytest.mark.parametrize(("offset", "words"), [(4, "records 5 to 9 "), (1000, "ends at 1000")])
+def test_an_mm2_position_outside_the_log_is_told(world: World, offset: int, words: str) -> None:
+    world.put(PLAN, 10, 1000, 400)
+    world.record(Position(offset))
+    outcome = world.resume()
+    assert outcome.positions[PLAN.key].next_offset == 10
+    assert [words in str(loss) for loss in outcome.losses] == [True]
+
+
+def test_an_id_is_not_used_for_a_second_beginning(world: World) -> None:
+    """After a reset the old numbers of the same id would stand for other records."""
+    world.target.producers = None
+    resumer = world.resumer()
+    first = resumer.resume([PLAN]).positions[PLAN.key]
+    world.record(None)
+    second = resumer.resume([PLAN]).positions[PLAN.key]
+    assert first.numbering != second.numbering
+
+
+def test_a_compacted_partition_takes_the_next_epoch(world: World) -> None:
+    plan = replace(PLAN, compacted=True)
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 299)
+    found = world.resume(plan).positions[PLAN.key]
+    assert found.numbering == Numbering(5, 4)
+    assert (found.next_offset, found.sequence, found.stamp) == (300, 0, 77)
+
+
+def test_epochs_that_the_leader_has_seen_are_passed_over(world: World) -> None:
+    """Claims of them are gone from the log of positions."""
+    plan = replace(PLAN, compacted=True)
+    world.record(standing(number=Numbering(5, MAX_EPOCH - 1)))
+    world.remember(PLAN, Numbering(5, MAX_EPOCH - 1), 299)
+    assert world.resume(plan).positions[PLAN.key].numbering == Numbering(5, MAX_EPOCH)
+    world.remember(PLAN, Numbering(5, MAX_EPOCH), -1)
+    assert world.resume(plan).positions[PLAN.key].numbering == Numbering(101, 0)
+
+
+# -- what a running task knows --------------------------------------------------------------------
+
+
+def test_its_own_position_is_newer_than_the_recorded_one(world: World) -> None:
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 319)
+    own = standing(319, 320)
+    assert world.resumer().resume([PLAN], {PLAN.key: own}).positions == {PLAN.key: own}
+
+
+def test_another_copy_has_flushed_a_newer_one(world: World) -> None:
+    world.record(standing(319, 320))
+    world.remember(PLAN, NUMBER, 319)
+    found = world.resumer().resume([PLAN], {PLAN.key: standing()}).positions
+    assert found == {PLAN.key: standing(319, 320)}
+
+
+def test_its_numbering_is_out_of_force(world: World) -> None:
+    newer = standing(100, 20, Numbering(5, 4))
+    world.record(newer)
+    world.remember(PLAN, Numbering(5, 4), 19)
+    found = world.resumer().resume([PLAN], {PLAN.key: standing()}).positions
+    assert found == {PLAN.key: newer}
+
+
+# -- races ----------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_lost_takes_the_winner_over(world: World) -> None:
+    store = Log(world.shared)
+    theirs = standing(-1, 0, Numbering(9, 0))
+    theirs = replace(theirs, origin=(0, 400))
+    store.before_claim = [(PLAN.key, Entry(theirs, True, None))]
+    found = world.resumer(store).resume([PLAN])
+    assert found.positions == {PLAN.key: theirs}
+    assert world.shared[-1] == (
+        PLAN.key,
+        Entry(theirs),
+    )  # said once more, behind the claim that lost
+
+
+def test_a_reset_in_the_middle_of_a_claim_starts_over(world: World) -> None:
+    store = Log(world.shared)
+    world.record(standing(number=Numbering(5, MAX_EPOCH)))
+    world.remember(PLAN, Numbering(5, MAX_EPOCH), 299)
+    store.before_claim = [(PLAN.key, Entry(Position(49)))]
+    found = world.resumer(store).resume([replace(PLAN, compacted=True)])
+    assert found.positions[PLAN.key].next_offset == 50
+
+
+def test_a_copy_that_always_loses_gives_up_for_now(world: World) -> None:
+    class Overtaken(Log):
+        def write(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> None:
+            rows = list(entries)
+            if rows[0][1].is_claim:
+                self.before_claim = [(PLAN.key, Entry(None))]
+                super().write(rows)
+                self._shared.append((PLAN.key, Entry(None)))
+
+    outcome = world.resumer(Overtaken(world.shared)).resume([PLAN])
+    assert isinstance(outcome.failed[PLAN.key], NumberingLost)
+    assert not outcome.positions
+
+
+# -- topics created again, logs cut ---------------------------------------------------------------
+
+
+def test_a_source_created_again_is_copied_from_its_beginning(world: World) -> None:
+    world.record(replace(standing(), source_id="ff" * 16, leader_epoch=8))
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.numbering, found.leader_epoch) == (0, Numbering(5, 4), -1)
+    assert "created again" in str(outcome.losses[0])
+
+
+@pytest.mark.parametrize(("mode", "first"), [("restart", 0), ("continue", 300)])
+def test_a_target_created_again(world: World, mode: str, first: int) -> None:
+    world.record(replace(standing(), target_id="ff" * 16))
+    refused = world.resume().failed[PLAN.key]
+    assert isinstance(refused, TopicRecreated)
+    assert "mirror.recreated.target" in refused.remedy
+    found = world.resume(recreated_target=mode).positions[PLAN.key]
+    assert (found.next_offset, found.sequence, found.numbering) == (first, 0, Numbering(5, 4))
+    assert found.target_id == TARGET_ID.hex()
+
+
+def test_a_source_that_is_shorter_than_it_was(world: World) -> None:
+    world.put(PLAN, 0, 250, 400)
+    world.record(standing())
+    outcome = world.resume()
+    assert outcome.positions[PLAN.key].next_offset == 250
+    assert [(loss.first, loss.last) for loss in outcome.losses] == [(250, 299)]
+
+
+def test_a_source_that_was_cut_and_grew_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "epoch_ends", lambda *_: {PLAN.key: (4, 280)})
+    world.record(replace(standing(), leader_epoch=4))
+    outcome = world.resume()
+    assert outcome.positions[PLAN.key].next_offset == 280
+    assert [(loss.first, loss.last) for loss in outcome.losses] == [(280, 299)]
+
+
+def test_retention_overtook(world: World) -> None:
+    world.put(PLAN, 350, 1000, 400)
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.sequence, found.numbering) == (350, 0, Numbering(5, 4))
+    assert [(loss.first, loss.last) for loss in outcome.losses] == [(300, 349)]
+
+
+# -- one does not hold the others up --------------------------------------------------------------
+
+
+def test_a_topic_that_is_gone_fails_alone(world: World) -> None:
+    world.source.gone.add("t")
+    outcome = world.resume(PLAN, OTHER)
+    assert set(outcome.failed) == {PLAN.key}
+    assert set(outcome.positions) == {OTHER.key}
+    assert outcome.failed[PLAN.key].retriable
+
+
+def test_a_topic_that_is_not_allowed_fails_alone(world: World) -> None:
+    world.target.refused.add("A.t")
+    outcome = world.resume(PLAN, OTHER)
+    assert set(outcome.failed) == {PLAN.key}
+    assert set(outcome.positions) == {OTHER.key}
+
+
+def test_a_cluster_that_is_gone_is_everybodys_trouble(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise ConnectionFailed("nobody is there")
+
+    monkeypatch.setattr(admin, "list_offsets", unreachable)
+    with pytest.raises(ConnectionFailed):
+        world.resume(PLAN, OTHER)
