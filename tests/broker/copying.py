@@ -9,6 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from kafka_tools import wait_for
+
 from sparkmirror.dataplane.copy import CopyTask, LedgerRow
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
 from sparkmirror.dataplane.positions import StoreAddress
@@ -44,6 +46,12 @@ class Flow:
             [NewTopic(self.offsets_topic, 3, factor, {"cleanup.policy": "compact"})],
         )
         assert not any(errors.values()), errors
+        wait_for("the offsets topic is there", self._has_offsets_topic)
+
+    def _has_offsets_topic(self) -> bool:
+        self.target.refresh([self.offsets_topic])
+        info = self.target.topics.get(self.offsets_topic)
+        return info is not None and all(p.leader >= 0 for p in info.partitions.values())
 
     @property
     def store(self) -> StoreAddress:

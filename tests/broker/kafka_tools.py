@@ -64,7 +64,7 @@ class NewRecord(NamedTuple):
     headers: Headers = ()
 
 
-def wait_for(what: str, condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def wait_for(what: str, condition: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:
     """The first true answer of `condition`, or a failure that says what did not come about."""
     deadline = time.monotonic() + patience_s
     while not (answer := condition()):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from sparkmirror.tools.clusters import KafkaCluster
 NEVER = 3600.0  # a flush interval: positions are written when a task ends in order, else not at all
 Content = tuple[int, bytes | None, bytes | None, Headers]
 Unique = Callable[[str], str]
+Make = Callable[..., "Mirrored"]
 
 
 class Mirrored:
@@ -221,6 +222,19 @@ class Mirrored:
 
     def close(self) -> None:
         self.flow.close()
+
+
+@contextmanager
+def making(source: KafkaCluster, target: KafkaCluster, unique: Unique) -> Iterator[Make]:
+    """Makes topics with copies between two clusters; the clients of all are closed at the end."""
+    with ExitStack() as stack:
+
+        def make(*args: Any, **options: Any) -> Mirrored:
+            mirrored = Mirrored(source, target, unique, *args, **options)
+            stack.callback(mirrored.close)
+            return mirrored
+
+        yield make
 
 
 def contents(cluster: KafkaCluster, topic: str, partitions: int) -> dict[int, list[Content]]:

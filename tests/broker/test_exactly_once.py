@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 from kafka_tools import NewRecord, produce, produce_transaction
-from mirrored import NEVER, Mirrored, Unique
+from mirrored import NEVER, Make, Unique, making
 
 from sparkmirror.kafka import admin
 from sparkmirror.tools.clusters import KafkaCluster
-
-Make = Callable[..., Mirrored]
 
 
 @pytest.fixture
 def make(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
 ) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def made(*args: int, **options: object) -> Mirrored:
-            mirrored = Mirrored(source_cluster, target_cluster, unique, *args, **options)  # type: ignore[arg-type]
-            stack.callback(mirrored.close)
-            return mirrored
-
+    with making(source_cluster, target_cluster, unique) as made:
         yield made
 
 
@@ -82,12 +73,13 @@ def test_a_transactional_source_with_aborts(make: Make) -> None:
     mirrored.assert_same()
 
 
-def test_the_first_batches_are_too_large_for_the_target(make: Make) -> None:
+def test_batches_are_too_large_for_the_target(make: Make) -> None:
     """A leader takes any first number from a producer it does not know: the ones behind must not overtake."""
     mirrored = make(remote_configs={"max.message.bytes": "20000"})
-    mirrored.produce(200, size=1000, linger_ms=200, batch_num_messages=200)
-    for _ in range(20):
-        mirrored.produce(20, size=300, batch_num_messages=20)
+    for _ in range(2):
+        mirrored.produce(200, size=1000, linger_ms=200, batch_num_messages=200)
+        for _ in range(10):
+            mirrored.produce(20, size=300, batch_num_messages=20)
     mirrored.copy_all()
     mirrored.assert_same()
 
@@ -102,15 +94,19 @@ def test_without_describe_producers(make: Make, monkeypatch: pytest.MonkeyPatch)
     mirrored.assert_same()
 
 
-@pytest.mark.parametrize("twins", [2, 3])
-def test_twins_from_scratch_under_load(make: Make, twins: int) -> None:
+def test_twins_from_scratch_under_load_and_a_third_one_late(make: Make) -> None:
     mirrored = make(3)
-    with ExitStack() as stack, mirrored.load():
-        tasks = [stack.enter_context(mirrored.copying()) for _ in range(twins)]
-        end = time.monotonic() + 8
-        tasks[0].until("time is up", lambda: time.monotonic() > end)
+    with mirrored.load(), mirrored.copying() as first, mirrored.copying():
+        first.until("some time", after(8))
+        with mirrored.copying():
+            first.until("some more time", after(5))
     mirrored.copy_all()
     mirrored.assert_same()
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
 
 
 def test_a_twin_that_is_killed_again_and_again(make: Make) -> None:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from kafka_tools import leaders
-from mirrored import Mirrored, Unique
+from mirrored import Make, Unique, making
 
 from sparkmirror.tools.clusters import KafkaCluster
-
-Make = Callable[..., Mirrored]
 
 
 @pytest.fixture
 def make(
     source_cluster: KafkaCluster, three_broker_target: KafkaCluster, unique: Unique
 ) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def made(*args: int, **options: object) -> Mirrored:
-            mirrored = Mirrored(source_cluster, three_broker_target, unique, *args, **options)  # type: ignore[arg-type]
-            stack.callback(mirrored.close)
-            return mirrored
-
+    with making(source_cluster, three_broker_target, unique) as made:
         yield made
 
 
@@ -44,6 +36,7 @@ def test_leaders_move_under_load(make: Make) -> None:
 def test_too_few_replicas_are_waited_for(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """Two of three brokers are gone: neither records nor claims of a new numbering can be written."""
     running, starting = make(2), make()
+    starting.flow.target.settings = replace(starting.flow.target.settings, request_timeout=3.0)
     running.produce(200, 0)
     running.produce(200, 1)
     starting.produce(300)

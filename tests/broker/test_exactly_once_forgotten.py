@@ -6,17 +6,15 @@ out of turn is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 from kafka_tools import QUICK_JVM, wait_for
-from mirrored import NEVER, Mirrored, Unique, assert_sequence
+from mirrored import NEVER, Make, Mirrored, Unique, assert_sequence, making
 
 from sparkmirror.kafka import admin
 from sparkmirror.tools.clusters import KafkaCluster
 
-Make = Callable[..., Mirrored]
 OLD_S = 30 * 86400
 
 
@@ -33,13 +31,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster
 
 @pytest.fixture
 def make(source_cluster: KafkaCluster, forgetful: KafkaCluster, unique: Unique) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def made(*args: int, **options: object) -> Mirrored:
-            mirrored = Mirrored(source_cluster, forgetful, unique, *args, **options)  # type: ignore[arg-type]
-            stack.callback(mirrored.close)
-            return mirrored
-
+    with making(source_cluster, forgetful, unique) as made:
         yield made
 
 

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 from kafka_tools import delete_records
-from mirrored import Mirrored, Unique, assert_sequence, lose_tails
+from mirrored import Make, Unique, assert_sequence, lose_tails, making
 
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.tools.clusters import KafkaCluster
-
-Make = Callable[..., Mirrored]
 
 
 @pytest.fixture
 def make(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
 ) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def made(*args: int, **options: object) -> Mirrored:
-            mirrored = Mirrored(source_cluster, target_cluster, unique, *args, **options)  # type: ignore[arg-type]
-            stack.callback(mirrored.close)
-            return mirrored
-
+    with making(source_cluster, target_cluster, unique) as made:
         yield made
 
 

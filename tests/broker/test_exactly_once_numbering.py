@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from kafka_tools import set_topic_configs, wait_for
-from mirrored import Mirrored, Unique, assert_sequence
+from kafka_tools import consume, set_topic_configs, wait_for
+from mirrored import Make, Mirrored, Unique, assert_sequence, making
 
 from sparkmirror.dataplane import copy
 from sparkmirror.dataplane.positions import PositionStore
@@ -20,20 +19,18 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.messages import INVALID_PRODUCER_EPOCH
 from sparkmirror.tools.clusters import KafkaCluster
 
-Make = Callable[..., Mirrored]
+QUICK_CLEANER = {
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "500",
+}
 
 
 @pytest.fixture
 def make(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
 ) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def made(*args: int, **options: object) -> Mirrored:
-            mirrored = Mirrored(source_cluster, target_cluster, unique, *args, **options)  # type: ignore[arg-type]
-            stack.callback(mirrored.close)
-            return mirrored
-
+    with making(source_cluster, target_cluster, unique) as made:
         yield made
 
 
@@ -146,6 +143,30 @@ def test_a_losing_claim_that_nobody_took_back_is_overruled_at_the_next_start(mak
     assert mirrored.position() == position
     mirrored.copy_all()
     mirrored.assert_same()
+
+
+def test_a_store_that_compaction_overtook_agrees_with_newcomers(make: Make) -> None:
+    """Of three claims, each replacing the one before, it has read the first, and the second is gone."""
+    mirrored = make()
+    key = (mirrored.topic, 0)
+    claims = [Position(-1, Numbering(9, epoch), origin=(0, epoch)) for epoch in range(3)]
+    mirrored.write_position(Entry(claims[0], True, None))
+    slow = mirrored.store()
+    assert slow.get(key) == claims[0]
+    for epoch in (1, 2):
+        mirrored.write_position(Entry(claims[epoch], True, Numbering(9, epoch - 1)))
+    set_topic_configs(mirrored.target.bootstrap, mirrored.flow.offsets_topic, QUICK_CLEANER)
+    filler = iter(range(10_000))
+
+    def is_cleaned() -> bool:
+        mirrored.store().write([((f"filler-{next(filler)}", p), Entry(None)) for p in range(9)])
+        rows = consume(mirrored.target.bootstrap, mirrored.flow.offsets_topic)
+        return sum(row.key == slow.key(key) for row in rows) == 1
+
+    wait_for("only the last claim is left", is_cleaned)
+    slow.catch_up()
+    assert slow.get(key) == claims[2]
+    assert mirrored.position() == claims[2]
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -263,17 +284,12 @@ def test_a_newer_copy_takes_a_compacted_partition_over_and_gives_it_back(
 
 def test_compaction_took_what_was_copied_last(make: Make) -> None:
     """The source's cleaner ran after a kill: records that the target has are gone, so counting does not tell."""
-    quick = {
-        "segment.ms": "100",
-        "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "500",
-    }
     mirrored = make(compacted=True)
     mirrored.produce(40, keys=40)
     mirrored.produce(300, keys=9)
     mirrored.copy_and_abandon()
     assert mirrored.position().is_origin
-    set_topic_configs(mirrored.source.bootstrap, mirrored.topic, quick)
+    set_topic_configs(mirrored.source.bootstrap, mirrored.topic, QUICK_CLEANER)
     mirrored.produce(30, keys=9)
     wait_for("the cleaner ran", lambda: cleaned(mirrored))
     mirrored.produce(5, keys=40)

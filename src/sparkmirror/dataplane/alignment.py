@@ -122,9 +122,8 @@ def _visible_tail(pair: Pair, position: Position, expected: int | None) -> Tail:
         gained = distance(expected, tail.end_sequence)
         if gained <= 0:
             return tail
-        if (
-            tail.is_pruned
-        ):  # gone by the target's own retention: only the leader can tell how many there were
+        if tail.is_pruned:
+            # Gone by the target's own retention: only the leader can tell how many there were.
             return replace(tail, count=tail.count + gained, end_sequence=expected, last=None)
         if time.monotonic() > deadline:
             raise messages.broker_error(

@@ -421,6 +421,7 @@ class CopyTask:
         try:
             outcome = self._resumer.resume(plans, known)
         except KafkaError as error:  # of all of them: a cluster, or the store of positions
+            self._refresh_due = True
             outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
         for loss in outcome.losses:
             log.warning("%s", loss)

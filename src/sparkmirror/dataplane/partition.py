@@ -84,6 +84,42 @@ class PartitionCopy:
       does not know it takes any number first, so that a batch could overtake one that was refused.
     """
 
+    __slots__ = (
+        "_base",
+        "_budget",
+        "_done_sequence",
+        "_heard_at",
+        "_is_remembered",
+        "_leader_epoch",
+        "_limit",
+        "_numbering",
+        "_offset",
+        "_ready",
+        "_sequence",
+        "_settings",
+        "_stream",
+        "_target_offset",
+        "_topic_ids",
+        "_watcher",
+        "_window",
+        "active",
+        "attempts",
+        "bytes",
+        "fetch_error",
+        "fetch_trouble",
+        "high_watermark",
+        "key",
+        "last_latency_ms",
+        "last_timestamp",
+        "outstanding",
+        "plan",
+        "ready_bytes",
+        "rebuilt",
+        "records",
+        "trouble",
+        "trouble_text",
+    )
+
     def __init__(
         self, plan: PartitionPlan, settings: CopySettings, budget: Budget, watcher: Watcher
     ) -> None:
@@ -192,7 +228,9 @@ class PartitionCopy:
             piece = self._ready[0]
             if piece.batch is not None and not piece.is_small and len(piece.view) < self._limit:
                 self._ready.popleft()
-                self._count(-len(piece.view))
+                size = len(piece.view)
+                self.ready_bytes -= size
+                self._budget.used -= size
                 self._window.append(self._verbatim(piece, piece.batch))
             else:
                 self._window.extend(self._address(self._take()))

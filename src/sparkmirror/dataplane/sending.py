@@ -22,6 +22,7 @@ from .poller import Poller
 log = logging.getLogger(__name__)
 NETWORK_EXCEPTION = 13
 _REDIAL_S = 0.5
+_QUICK_S = 0.01
 
 
 class Owner(Protocol):
@@ -124,7 +125,7 @@ class Sender:
 
     def _send_one(self, channel: _Channel) -> bool:
         connection = channel.connection
-        if connection is not None and connection.in_flight >= self._max_in_flight:
+        if connection is not None and connection.in_flight >= self._most_in_flight(connection):
             return False
         if connection is None:
             connection = self._dial(channel)
@@ -150,6 +151,12 @@ class Sender:
             self._lost(channel, error, connection.lost_contexts)
             return False
         return True
+
+    def _most_in_flight(self, connection: Connection) -> int:
+        """Where answers come quickly, two requests keep the broker busy, and each carries batches of more partitions."""
+        return (
+            min(2, self._max_in_flight) if connection.round_trip < _QUICK_S else self._max_in_flight
+        )
 
     def _gather(
         self, channel: _Channel
@@ -222,7 +229,8 @@ class Sender:
             if answer.throttle_ms > 0:
                 connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
             for result in answer.partitions:
-                self.stale |= messages.is_stale_metadata(result.error)
+                if result.error:
+                    self.stale |= messages.is_stale_metadata(result.error)
                 owner, token = owners.pop((result.topic, result.partition))
                 owner.result(token, result.error, result.base_offset, result.message)
 

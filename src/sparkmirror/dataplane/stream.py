@@ -28,7 +28,6 @@ class Piece:
         "first_offset",
         "last_offset",
         "max_timestamp",
-        "next_offset",
         "opened",
         "view",
     )
@@ -39,7 +38,6 @@ class Piece:
         batch: Batch | None,
         first_offset: int,
         last_offset: int,
-        next_offset: int,
         count: int,
         max_timestamp: int,
         opened: list[records.Record] | None = None,
@@ -49,7 +47,6 @@ class Piece:
         """The header if the whole batch can go verbatim, else None: it must be rebuilt."""
         self.first_offset = first_offset
         self.last_offset = last_offset
-        self.next_offset = next_offset
         self.count = count
         self.max_timestamp = max_timestamp
         self.opened = opened
@@ -66,7 +63,7 @@ class Piece:
 
     @property
     def leader_epoch(self) -> int:
-        return leader_epoch_of(self.view)
+        return leader_epoch_of(self.view) if self.batch is None else int(self.batch.leader_epoch)
 
     @property
     def codec(self) -> int:
@@ -119,7 +116,7 @@ class Stream:
                 )
             if batch.is_plain and batch.base_offset >= self.next_offset:
                 first, count = batch.base_offset, batch.count
-                pieces.append(Piece(view, batch, first, last, last + 1, count, batch.max_timestamp))
+                pieces.append(Piece(view, batch, first, last, count, batch.max_timestamp))
                 self.next_offset = last + 1
                 self.leader_epoch = batch.leader_epoch
                 continue
@@ -141,7 +138,7 @@ class Stream:
             self._cut(view, pieces)
             return
         first, last = batch.base_offset, batch.last_offset
-        pieces.append(Piece(view, batch, first, last, last + 1, batch.count, batch.max_timestamp))
+        pieces.append(Piece(view, batch, first, last, batch.count, batch.max_timestamp))
 
     def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
         """A batch that must be opened: it begins too early, has gaps, or is of an old format."""
@@ -159,7 +156,6 @@ class Stream:
                 None,
                 found[0].offset,
                 found[-1].offset,
-                end,
                 len(found),
                 max(record.timestamp for record in found),
                 found,

@@ -76,11 +76,23 @@ def read_tail(cluster: Cluster, topic: str, partition: int, position: Position) 
         reader.take(batch)
         if reader.is_cut or reader.missing:
             break
-    last = records.decode(reader.last)[-1] if reader.last is not None else None
-    gained = distance(reader.sequence, position.sequence)
     return Tail(
-        gained, reader.sequence, end, last, reader.missing, reader.is_cut, is_pruned=first > wanted
+        distance(reader.sequence, position.sequence),
+        reader.sequence,
+        end,
+        _last_record(reader.last),
+        reader.missing,
+        reader.is_cut,
+        is_pruned=first > wanted,
     )
+
+
+def _last_record(batch: Batch | None) -> records.Record | None:
+    """The last record of a batch, unless compaction took it."""
+    if batch is None:
+        return None
+    found = records.decode(batch.view)
+    return found[-1] if found and found[-1].offset == batch.last_offset else None
 
 
 class _TailReader:
@@ -97,7 +109,7 @@ class _TailReader:
         self._position = position
         self._reached = position.target_offset
         self.sequence = position.sequence
-        self.last: memoryview | None = None
+        self.last: Batch | None = None
         self.missing = 0
         self.is_cut = False
 
@@ -118,7 +130,7 @@ class _TailReader:
             self.missing = skipped
             return
         self.sequence = end
-        self.last = batch.view
+        self.last = batch
 
     def _check(self, batch: Batch) -> None:
         """What lies before the position is the last that was acknowledged, or the target lost that."""

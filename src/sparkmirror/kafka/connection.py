@@ -53,6 +53,8 @@ class Connection:
         self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.muted_until = 0.0
+        self.round_trip = 0.0
+        """Seconds from request to answer, last time."""
         self.failure = ConnectionFailed(f"{self._where()} is not connected.")
         self.lost_contexts: list[Any] = []
         """After the connection broke: the contexts whose answers will never come."""
@@ -258,11 +260,12 @@ class Connection:
         self._frame, self._filled = None, 0
         if not self._expected:
             raise self._broken("an answer came that nobody asked for")
-        correlation, context, _ = self._expected[0]
+        correlation, context, submitted = self._expected[0]
         (got,) = _LENGTH.unpack_from(frame, 0)
         if got != correlation:
             raise self._broken(f"answer {got} came where {correlation} was expected")
         self._expected.popleft()
+        self.round_trip = time.monotonic() - submitted
         return context, memoryview(frame)
 
     def _has_frame(self) -> bool:

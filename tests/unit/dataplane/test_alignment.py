@@ -95,7 +95,7 @@ def test_a_tail_is_counted_by_its_numbers(
     reader = read(standing(first), *batches)
     assert (reader.sequence, reader.missing, reader.is_cut) == (sequence, 0, False)
     assert reader.last is not None
-    assert Batch(reader.last).last_offset == offset - 1
+    assert reader.last.last_offset == offset - 1
 
 
 def test_a_gap_in_a_whole_log_is_a_gap() -> None:
