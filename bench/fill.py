@@ -18,9 +18,9 @@ from bench.payloads import payloads
 from bench.topics import QUIET, alter_topic, create_topics
 from bench.workloads import Batched, Compacted, Throughput, Transactional
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster
 from sparkmirror.tools.jvm import java_command
-from sparkmirror.tools.processes import spawn
 
 SEGMENT_BYTES = 1 << 20
 CLEANER_SECONDS = 240.0

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from bench.measure import ProcessTree
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.processes import spawn
 from sparkmirror.tools.jvm import java_command
-from sparkmirror.tools.processes import spawn
 
 STOP_SECONDS = 20.0
 LOG_TAIL = 2000

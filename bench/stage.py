@@ -15,8 +15,8 @@ from bench.fill import Filler
 from bench.topics import delete_topics
 from bench.workloads import Batched, Throughput
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster, free_port, start_all
-from sparkmirror.tools.processes import spawn
 
 ONE_WAY_MS = 50
 WARM_UP_RECORDS = 200_000

@@ -14,8 +14,8 @@ from typing import Self
 import psutil
 from kafka_tools import Headers, consume, wait_for
 
+from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster
-from sparkmirror.tools.processes import spawn
 
 Content = tuple[int, bytes | None, bytes | None, Headers]
 

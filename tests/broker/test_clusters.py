@@ -27,9 +27,9 @@ from kafka_tools import (
 )
 
 from sparkmirror.errors import ConfigError, KafkaError
+from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster, free_port, kafka_jars, run_tool, start_all
 from sparkmirror.tools.probe import probe
-from sparkmirror.tools.processes import spawn
 
 RECORDS = [
     NewRecord(b"k%d" % i, b"v%d" % i, i % 3, 1_700_000_000_000 + i, (("h", b"%d" % i), ("n", None)))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from copying import Copying
 from kafka_tools import QUICK_JVM, wait_for
 from mirrored import NEVER, Make, Mirrored, Unique, assert_sequence, making
 
+from sparkmirror.dataplane import copy
 from sparkmirror.kafka import admin
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -106,3 +108,27 @@ def test_a_copy_that_comes_late_does_no_more_harm_than_it_did(
     mirrored.copy_all(expected=260)
     source, target = mirrored.source_content()[0], mirrored.target_content()[0]
     assert_sequence(target, source[:200] + source[100:110] + source[200:])
+    assert "got 10 record(s) a second time" in caplog.text
+
+
+def test_of_two_copies_of_old_records_one_stands_back(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The target cannot hold them apart for long; when the one at work stops, the other goes on."""
+    monkeypatch.setattr(copy, "_FAILED_WAITS_S", (1.0, 5.0))
+    mirrored = make(age_s=OLD_S)
+    with mirrored.load(), mirrored.copying() as one, mirrored.copying() as two:
+        one.until("one stands back", lambda: "another copy of flow" in caplog.text)
+        behind = one if stands_back(one) else two
+        ahead = two if behind is one else one
+        count = mirrored.target_count()
+        ahead.until("the other one goes on", lambda: mirrored.target_count() > count + 500)
+        ahead.abandon()
+        count = mirrored.target_count()
+        behind.until("it takes over", lambda: mirrored.target_count() > count + 500)
+    with mirrored.copying() as task:
+        task.until("all is there", mirrored.has_all)
+
+
+def stands_back(task: Copying) -> bool:
+    return bool(task.task._errors())

@@ -139,16 +139,19 @@ def _counted(pair: Pair, position: Position, tail: Tail) -> Aligned:
         return _by_content(pair, position)
     moved = walk(pair, position, tail.count, tail.last)
     end = max(position.target_offset, tail.end_offset)
-    return Aligned(replace(moved, target_offset=end), not tail.missing, _missing(pair, tail))
+    return Aligned(replace(moved, target_offset=end), not tail.missing, _told(pair, tail))
 
 
-def _missing(pair: Pair, tail: Tail) -> str:
-    if not tail.missing:
-        return ""
-    return (
-        f"{tail.missing} record(s) from number {tail.end_sequence} on are not in {pair.remote}, though later ones are; all are "
-        "copied (again) from there."
-    )
+def _told(pair: Pair, tail: Tail) -> str:
+    """What of the tail is not as it should be."""
+    if tail.missing:
+        return (
+            f"{tail.missing} record(s) from number {tail.end_sequence} on are not in {pair.remote}, though later ones are; all "
+            "are copied (again) from there."
+        )
+    if tail.repeated:
+        return f"{pair.remote} got {tail.repeated} record(s) a second time, from a copy that came late."
+    return ""
 
 
 def walk(
@@ -206,9 +209,8 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     if gained > 0 and pair.compacted:
         return _by_content(pair, replace(position, target_offset=held.target_offset))
     if gained >= 0:
-        late = f"{pair.remote} got records once more from a copy that came late."
         moved = walk(pair, at_end, gained, tail.last if gained else None)
-        return Aligned(moved, keeps, _missing(pair, tail) or ("" if keeps else late))
+        return Aligned(moved, keeps, _told(pair, tail))
     trouble = f"{pair.remote} lost {-gained} acknowledged record(s) (unclean election?); they are copied again."
     rewound = _rewind(pair, at_end, -gained)
     if rewound is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.errors import KafkaError, ReplicationError, Superseded
+from sparkmirror.formats.position import Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster, back_off
 
@@ -320,20 +321,34 @@ class CopyTask:
         if copy.attempts > _QUICK_TRIES and self._troubled.get(copy, 0.0) == 0.0:
             self._troubled[copy] = now + self._plan.target.retry_backoff_max
             return False
-        if code in _FENCED_CODES and copy.plan.compacted:
-            self._store.catch_up()
-            position = self._store.get(copy.key)
-            if (
-                position is not None
-                and position.numbering != copy.numbering
-                and position.stamp >= self._plan.stamp
-            ):
-                raise Superseded(
-                    f"{copy.plan}: a newer copy of flow {self._plan.flow} writes this partition.",
-                    "Nothing to do if that is intended; else stop the other one.",
-                )
+        self._give_way(copy, code)
         copy.attempts = min(copy.attempts + 1, 10)
         return True
+
+    def _give_way(self, copy: PartitionCopy, code: int) -> None:
+        """Stop a partition that another copy writes as well, where the target's leader cannot hold the two apart for long."""
+        is_fenced = code in _FENCED_CODES and copy.plan.compacted
+        is_passed = code == messages.OUT_OF_ORDER_SEQUENCE_NUMBER and copy.is_forgettable
+        if not is_fenced and not is_passed:
+            return
+        self._store.catch_up()
+        position = self._store.get(copy.key)
+        if position is None or (is_fenced and not self._is_newer(copy, position)):
+            return
+        copy.take_over(position)  # to see whether the other one moves from there
+        if is_fenced:
+            raise Superseded(
+                f"{copy.plan}: a newer copy of flow {self._plan.flow} writes this partition.",
+                "Nothing to do if that is intended; else stop the other one.",
+            )
+        raise Superseded(
+            f"{copy.plan}: another copy of flow {self._plan.flow} writes this partition; its records are so old that the "
+            "target may forget which ones it took.",
+            "Nothing to do if the other one is intended; this one goes on when it stops.",
+        )
+
+    def _is_newer(self, copy: PartitionCopy, position: Position) -> bool:
+        return position.numbering != copy.numbering and position.stamp >= self._plan.stamp
 
     def _source_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the source refused; True if the partition must be aligned anew."""

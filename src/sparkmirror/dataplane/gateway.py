@@ -11,15 +11,14 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import signal
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sparkmirror.errors import SparkError
+from sparkmirror.processes import spawn
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 _PATIENCE_S = 60.0
@@ -46,7 +45,8 @@ _OPEN_PACKAGES = (
 class Gateway:
     """A JVM that serves pyspark, and its address.
 
-    Invariant: the JVM ends when its standard input does, so it never outlives this process, however that ends.
+    Invariant: the JVM never outlives this process, however that ends (and Spark's Python workers end with the JVM). It would end
+    with its standard input by itself, but in an orderly way, which can hang while a session is being made.
     """
 
     def __init__(self, heap: str, options: Sequence[str]) -> None:
@@ -57,12 +57,7 @@ class Gateway:
             "SPARK_HOME": str(spark_home()),
             "SPARK_CONNECT_MODE": "0",
         }
-        self.process = subprocess.Popen(  # noqa: S603 - our own command
-            [java(), *_arguments(heap, options)],
-            stdin=subprocess.PIPE,
-            env=environment,
-            preexec_fn=_ignore_interrupt,
-        )
+        self.process = spawn([java(), *_arguments(heap, options)], env=environment, talks=True)
 
     def address(self) -> tuple[int, str]:
         """Port and secret, once the JVM has told them."""
@@ -89,11 +84,6 @@ class Gateway:
                 self.process.stdin.close()
         self.process.kill()
         self.process.wait()
-
-
-def _ignore_interrupt() -> None:
-    # Ctrl-C is for us: we end the JVM ourselves.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _arguments(heap: str, options: Sequence[str]) -> list[str]:

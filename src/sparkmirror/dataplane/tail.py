@@ -27,6 +27,8 @@ class Tail:
     last: records.Record | None
     missing: int = 0
     """How many records are not there though later ones are: a leader takes any first number from a producer it does not know."""
+    repeated: int = 0
+    """How many were written a second time, by a copy that came late to a leader that had forgotten them."""
     is_cut: bool = False
     """Whether the log before the position is not the one that was written: it was cut back and went on from there."""
     is_pruned: bool = False
@@ -82,6 +84,7 @@ def read_tail(cluster: Cluster, topic: str, partition: int, position: Position) 
         end,
         _last_record(reader.last),
         reader.missing,
+        reader.repeated,
         reader.is_cut,
         is_pruned=first > wanted,
     )
@@ -111,6 +114,7 @@ class _TailReader:
         self.sequence = position.sequence
         self.last: Batch | None = None
         self.missing = 0
+        self.repeated = 0
         self.is_cut = False
 
     def take(self, batch: Batch) -> None:
@@ -124,6 +128,7 @@ class _TailReader:
             return
         end = end_sequence(batch)
         if distance(end, self.sequence) <= 0:
+            self.repeated += batch.count
             return
         skipped = distance(batch.base_sequence, self.sequence)
         if skipped > 0 and self._reached >= 0:

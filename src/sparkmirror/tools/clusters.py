@@ -23,9 +23,9 @@ from typing import Self
 import javaproperties
 
 from sparkmirror.errors import ConfigError, KafkaError
+from sparkmirror.processes import spawn
 from sparkmirror.tools.jvm import java_command, kafka_jars, run_tool
 from sparkmirror.tools.probe import ClusterView, probe
-from sparkmirror.tools.processes import spawn
 
 __all__ = ["KafkaCluster", "free_port", "kafka_jars", "run_tool", "start_all"]
 

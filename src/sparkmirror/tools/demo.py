@@ -33,11 +33,11 @@ from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.settings import ClientSettings, client_settings
+from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster, start_all
 from sparkmirror.tools.comparison import Comparison, compare
 from sparkmirror.tools.demo_events import PARTITIONS, Shop, create_shop
 from sparkmirror.tools.demo_view import DemoView
-from sparkmirror.tools.processes import spawn
 from sparkmirror.tools.throughput import Throughput
 
 _REMOTES = {topic: f"source.{topic}" for topic in PARTITIONS}

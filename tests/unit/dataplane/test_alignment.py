@@ -126,6 +126,7 @@ def test_compaction_takes_records_out_of_a_batch_but_not_their_numbers() -> None
 def test_what_came_late_is_passed_over() -> None:
     reader = read(standing(40), ours(1000, 10, 5), ours(1005, 40, 5))
     assert (reader.sequence, reader.missing, reader.is_cut) == (45, 0, False)
+    assert reader.repeated == 5
 
 
 def test_the_last_acknowledged_batch_must_stand_before_the_position() -> None:

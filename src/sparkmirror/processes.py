@@ -34,25 +34,28 @@ def spawn(
     *,
     log: Path | None = None,
     env: Mapping[str, str] | None = None,
+    talks: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own (Ctrl-C in the terminal does not reach it).
 
-    Its output is appended to `log`, or goes to a pipe when there is none. The process id is that
-    of the program itself.
+    Its output is appended to `log`, or goes to a pipe when there is none. One that `talks` shares our
+    output instead, and has a pipe to us as its input. The process id is that of the program itself.
     """
     wrapped = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
 
-    def start(output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    def start(output: IO[bytes] | int | None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - commands are ours, no shell
             wrapped if sys.platform == "linux" else list(command),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=None if talks else subprocess.STDOUT,
             env=None if env is None else dict(env),
             start_new_session=True,
         )
 
     fork = _forker(os.getpid()).submit
+    if talks:
+        return fork(start, None).result()
     if log is None:
         return fork(start, subprocess.PIPE).result()
     with log.open("ab") as output:
