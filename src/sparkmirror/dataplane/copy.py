@@ -440,6 +440,7 @@ class CopyTask:
             outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
         for loss in outcome.losses:
             log.warning("%s", loss)
+            self._reporter.lost((loss.topic, loss.partition), loss.message)
         for copy in copies:
             if copy.key in outcome.failed:
                 self._fail(copy, outcome.failed[copy.key])

@@ -20,7 +20,7 @@ from sparkmirror.kafka.messages import error_name
 
 from .partition import PartitionCopy
 from .plan import CopySettings
-from .poller import Poller
+from .poller import Poller, tell_once
 
 log = logging.getLogger(__name__)
 _REDIAL_S = 0.5
@@ -35,6 +35,7 @@ class _Channel:
     session: FetchSession
     connection: Connection | None = None
     redial_at: float = 0.0
+    told_at: float = 0.0
     version: int = 0
 
 
@@ -167,7 +168,7 @@ class Fetcher:
         return connection
 
     def _lost(self, channel: _Channel, error: ConnectionFailed) -> None:
-        log.warning("%s", error)
+        channel.told_at = tell_once(log, channel.told_at, error)
         if channel.connection is not None:
             channel.connection.close()
         channel.connection = None

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import select
+import time
 from collections.abc import Callable
 
+from sparkmirror.errors import ConnectionFailed
 from sparkmirror.kafka.connection import Connection
+
+_TELL_AGAIN_S = 10.0
+
+
+def tell_once(log: logging.Logger, told_at: float, error: ConnectionFailed) -> float:
+    """Warn of a broker that is gone, but not at every try to reach it again; gives when it was told last."""
+    now = time.monotonic()
+    if now - told_at < _TELL_AGAIN_S:
+        log.debug("%s", error)
+        return told_at
+    log.warning("%s", error)
+    return now
 
 
 class Poller:

@@ -60,6 +60,7 @@ class Reporter:
         self._ages: dict[TopicPartition, int] = {}
         self._syncs_wait = False
         self._runs: dict[PartitionCopy, _Run] = {}
+        self._losses: dict[TopicPartition, str] = {}
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         """The target holds one more batch. Called for every batch: runs are only joined here, and looked at once a turn."""
@@ -101,6 +102,12 @@ class Reporter:
         if self._syncs_wait:
             self._syncs_wait = False
             self._send_syncs()
+
+    def lost(self, partition: TopicPartition, message: str) -> None:
+        """Something of this partition is gone: it stays in the reports of this task."""
+        self._losses[partition] = message
+        self._stirred.add(partition)
+        self.urge()
 
     def urge(self) -> None:
         """Something changed that people wait for: report at the next turn."""
@@ -221,6 +228,7 @@ class Reporter:
             self._ages.get(copy.key, -1),
             state,
             error,
+            self._losses.get(copy.key, ""),
         )
 
 

@@ -17,7 +17,7 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 
 from .partition import PartitionCopy
-from .poller import Poller
+from .poller import Poller, tell_once
 
 log = logging.getLogger(__name__)
 NETWORK_EXCEPTION = 13
@@ -51,6 +51,7 @@ class _Channel:
     ready: dict[PartitionCopy, None] = field(default_factory=dict)
     side: deque[SideWrite] = field(default_factory=deque)
     redial_at: float = 0.0
+    told_at: float = 0.0
 
 
 _Context = tuple[dict[bytes, str], dict[tuple[str, int], tuple[Owner, Any]]]
@@ -251,7 +252,7 @@ class Sender:
 
     def _lost(self, channel: _Channel, error: ConnectionFailed, contexts: list[_Context]) -> None:
         """The broker is gone: owners of what was in flight hear of a network error; the rest is offered anew later."""
-        log.warning("%s", error)
+        channel.told_at = tell_once(log, channel.told_at, error)
         if channel.connection is not None:
             channel.connection.close()
         channel.connection = None

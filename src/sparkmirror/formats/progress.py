@@ -35,6 +35,9 @@ class PartitionProgress:
     """Age of the last copied record when it was acknowledged; -1 before the first."""
     state: str = "RUNNING"
     error: str = ""
+    """Why the partition stands still, if it does."""
+    loss: str = ""
+    """What was lost or not as it was, last time that happened in this task."""
 
 
 @dataclass(frozen=True, slots=True)
