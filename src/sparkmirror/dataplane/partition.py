@@ -291,6 +291,8 @@ class PartitionCopy:
 
     def _rebuild(self, pieces: list[Piece], parts: int) -> list[Sent]:
         """Open the batches and close their records again as `parts` gapless ones."""
+        if parts == 1:
+            return [self._rebuild_whole(pieces)]
         opened = [record for piece in pieces for record in _with_offsets(piece)]
         size = max(1, -(-len(opened) // parts))
         sent = []
@@ -301,15 +303,25 @@ class PartitionCopy:
         self.rebuilt += len(sent)
         return sent
 
+    def _rebuild_whole(self, pieces: list[Piece]) -> Sent:
+        """All records as one batch: the offsets of the pieces tell its own, no record is asked."""
+        first, last = pieces[0], pieces[-1]
+        opened = first.records()
+        if first is not last:
+            opened = [record for piece in pieces for record in piece.records()]
+        sequence = self._sequence
+        buffer = self._encode(opened, first.codec, sequence)
+        self._sequence = advance(sequence, len(opened))
+        self.rebuilt += 1
+        return Sent(pieces, buffer, sequence, first.first_offset, last.last_offset, len(opened))
+
     def _close(self, pieces: list[Piece], chunk: list[_Offset], sequence: int) -> Sent:
-        buffer = records.encode(
-            [record for _, record in chunk],
-            pieces[0].codec,
-            self._numbering.producer_id,
-            self._numbering.epoch,
-            sequence,
-        )
+        buffer = self._encode([record for _, record in chunk], pieces[0].codec, sequence)
         return Sent(pieces, buffer, sequence, chunk[0][0], chunk[-1][0], len(chunk))
+
+    def _encode(self, opened: list[records.Record], codec: int, sequence: int) -> bytearray:
+        numbering = self._numbering
+        return records.encode(opened, codec, numbering.producer_id, numbering.epoch, sequence)
 
     # -- answers ------------------------------------------------------------------------------
 

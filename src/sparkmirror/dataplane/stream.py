@@ -147,20 +147,12 @@ class Stream:
             found = [record for record in found if record.offset >= self.next_offset]
         if not found:  # compaction leaves empty batches behind
             return
-        end = found[-1].offset + 1
+        first, last = found[0].offset, found[-1].offset
+        end, newest = last + 1, found[-1].timestamp
         if magic_of(view) >= 2:
-            end = Batch(view).last_offset + 1
-        pieces.append(
-            Piece(
-                view,
-                None,
-                found[0].offset,
-                found[-1].offset,
-                len(found),
-                max(record.timestamp for record in found),
-                found,
-            )
-        )
+            batch = Batch(view)
+            end, newest = batch.last_offset + 1, batch.max_timestamp
+        pieces.append(Piece(view, None, first, last, len(found), newest, found))
         self.next_offset = end
 
 

@@ -6,7 +6,7 @@ codec's own objects, since wrapping each would cost more than reading it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
 
 import cramjam
@@ -64,7 +64,7 @@ def decode(view: memoryview) -> list[Record]:
 
 
 def encode(
-    records: Iterable[Record],
+    records: Sequence[Record],
     codec: int,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -81,10 +81,9 @@ def encode(
         batch_size=_UNBOUNDED,
     )
     append = builder.append
-    shift = 0
+    # The builder takes a first time of -1 as "none yet" and would count from a later one.
+    shift = 1 if records and records[0].timestamp == _NO_TIMESTAMP else 0
     for delta, record in enumerate(records):
-        if delta == 0 and record.timestamp == _NO_TIMESTAMP:
-            shift = 1  # the builder takes a first time of -1 as "none yet" and would count from a later one
         append(delta, record.timestamp + shift, record.key, record.value, record.headers)
     batch = cast("bytearray", builder.build())
     if shift:
@@ -94,7 +93,7 @@ def encode(
 
 def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
     """A batch of our own records (positions, syncs, progress): uncompressed, no producer id."""
-    return encode((NewRecord(0, timestamp, key, value, []) for key, value in records), 0)
+    return encode([NewRecord(0, timestamp, key, value, []) for key, value in records], 0)
 
 
 def same_content(one: Record, other: Record) -> bool:
