@@ -109,7 +109,6 @@ class PartitionCopy:
         "fetch_trouble",
         "high_watermark",
         "key",
-        "last_latency_ms",
         "last_timestamp",
         "outstanding",
         "plan",
@@ -154,7 +153,6 @@ class PartitionCopy:
         self.bytes = 0
         self.high_watermark = -1
         self.last_timestamp = -1
-        self.last_latency_ms = -1.0
         self.rebuilt = 0
 
     # -- from the source ----------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_everything_wrong_is_told_at_once() -> None:
 
 def test_java_classes_that_change_nothing_are_accepted() -> None:
     java = "org.apache.kafka.connect.mirror"
-    SourceConfig.parse(
+    config = SourceConfig.parse(
         MINIMAL
         | {
             "topic.filter.class": f"{java}.DefaultTopicFilter",
@@ -121,6 +121,7 @@ def test_java_classes_that_change_nothing_are_accepted() -> None:
             "forwarding.admin.class": "org.apache.kafka.clients.admin.ForwardingAdmin",
         }
     )
+    assert config.topics == SourceConfig.parse(MINIMAL).topics
 
 
 def test_a_policy_of_the_users_own_gets_the_connector_config(
