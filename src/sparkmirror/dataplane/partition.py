@@ -291,7 +291,7 @@ class PartitionCopy:
         """Open the batches and close their records again as `parts` gapless ones."""
         if parts == 1:
             return [self._rebuild_whole(pieces)]
-        opened = [record for piece in pieces for record in _with_offsets(piece)]
+        opened = [record for piece in pieces for record in piece.records_with_offsets()]
         size = max(1, -(-len(opened) // parts))
         sent = []
         for start in range(0, len(opened), size):
@@ -313,7 +313,9 @@ class PartitionCopy:
         self.rebuilt += 1
         return Sent(pieces, buffer, sequence, first.first_offset, last.last_offset, len(opened))
 
-    def _close(self, pieces: list[Piece], chunk: list[_Offset], sequence: int) -> Sent:
+    def _close(
+        self, pieces: list[Piece], chunk: list[tuple[int, records.Record]], sequence: int
+    ) -> Sent:
         buffer = self._encode([record for _, record in chunk], pieces[0].codec, sequence)
         return Sent(pieces, buffer, sequence, chunk[0][0], chunk[-1][0], len(chunk))
 
@@ -386,7 +388,7 @@ class PartitionCopy:
 
     def _reclose_head(self, parts: int) -> None:
         head = self._window.popleft()
-        opened = [record for piece in head.pieces for record in _with_offsets(piece)]
+        opened = [record for piece in head.pieces for record in piece.records_with_offsets()]
         inside = [row for row in opened if head.first_offset <= row[0] <= head.last_offset]
         size = -(-len(inside) // parts)
         sequence = head.sequence
@@ -452,14 +454,3 @@ class PartitionCopy:
         self.active = False
         self._ready.clear()
         self._count(-self.ready_bytes)
-
-
-_Offset = tuple[int, records.Record]
-
-
-def _with_offsets(piece: Piece) -> list[_Offset]:
-    """Records with their source offsets; a verbatim batch that was re-addressed counts from its first offset."""
-    opened = piece.records()
-    if piece.opened is not None:
-        return [(record.offset, record) for record in opened]
-    return [(piece.first_offset + index, record) for index, record in enumerate(opened)]

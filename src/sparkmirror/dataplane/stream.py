@@ -10,8 +10,17 @@ import struct
 
 from sparkmirror.errors import CorruptBatch
 from sparkmirror.kafka import records
-from sparkmirror.kafka.batches import Batch, crc_matches, leader_epoch_of, magic_of, whole_batches
+from sparkmirror.kafka.batches import (
+    LOG_APPEND_TIME,
+    Batch,
+    crc_matches,
+    leader_epoch_of,
+    magic_of,
+    whole_batches,
+)
 from sparkmirror.kafka.fetch import READ_COMMITTED, Fetched
+from sparkmirror.kafka.gaps import close_gaps
+from sparkmirror.kafka.records import Record
 
 _CONTROL_KEY = struct.Struct(">hh")
 _ABORT = 0
@@ -29,6 +38,7 @@ class Piece:
         "last_offset",
         "max_timestamp",
         "opened",
+        "original",
         "view",
     )
 
@@ -40,7 +50,8 @@ class Piece:
         last_offset: int,
         count: int,
         max_timestamp: int,
-        opened: list[records.Record] | None = None,
+        opened: list[Record] | None = None,
+        original: memoryview | None = None,
     ) -> None:
         self.view = view
         self.batch = batch
@@ -51,6 +62,8 @@ class Piece:
         self.max_timestamp = max_timestamp
         self.opened = opened
         """The records, where the batch had to be opened to see what of it is to be copied."""
+        self.original = original
+        """The batch as it was read, where gaps were closed: only there do the records have their offsets."""
 
     @property
     def is_small(self) -> bool:
@@ -70,8 +83,16 @@ class Piece:
         """Compression of the batch; message sets of old brokers are written anew without."""
         return self.view[22] & 7 if magic_of(self.view) == 2 else 0
 
-    def records(self) -> list[records.Record]:
+    def records(self) -> list[Record]:
         return records.decode(self.view) if self.opened is None else self.opened
+
+    def records_with_offsets(self) -> list[tuple[int, Record]]:
+        """Records with their source offsets; a verbatim batch may be re-addressed by now, so it is counted from its first."""
+        if self.opened is not None:
+            return [(record.offset, record) for record in self.opened]
+        if self.original is not None:
+            return [(record.offset, record) for record in records.decode(self.original)]
+        return list(enumerate(records.decode(self.view), self.first_offset))
 
 
 class Stream:
@@ -134,14 +155,34 @@ class Stream:
             self.leader_epoch = batch.leader_epoch
 
     def _add(self, view: memoryview, batch: Batch, pieces: list[Piece]) -> None:
-        if batch.base_offset < self.next_offset or not batch.is_verbatim:
+        if batch.base_offset < self.next_offset or batch.attributes & LOG_APPEND_TIME:
             self._cut(view, pieces)
+        elif batch.is_verbatim:
+            first, last = batch.base_offset, batch.last_offset
+            pieces.append(Piece(view, batch, first, last, batch.count, batch.max_timestamp))
+        else:
+            self._close(batch, pieces)
+
+    def _close(self, batch: Batch, pieces: list[Piece]) -> None:
+        """A batch with gaps: its records are as they were, but for their offsets."""
+        gapless = close_gaps(batch)
+        if gapless is None:  # compaction leaves empty batches behind
             return
-        first, last = batch.base_offset, batch.last_offset
-        pieces.append(Piece(view, batch, first, last, batch.count, batch.max_timestamp))
+        whole = Batch(memoryview(gapless.batch))
+        pieces.append(
+            Piece(
+                whole.view,
+                whole,
+                gapless.first_offset,
+                gapless.last_offset,
+                batch.count,
+                batch.max_timestamp,
+                original=batch.view,
+            )
+        )
 
     def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
-        """A batch that must be opened: it begins too early, has gaps, or is of an old format."""
+        """A batch that must be opened: it begins too early, has the broker's time, or is of an old format."""
         found = records.decode(view)
         if found and found[0].offset < self.next_offset:
             found = [record for record in found if record.offset >= self.next_offset]

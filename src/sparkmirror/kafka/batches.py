@@ -29,6 +29,7 @@ _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
 _U32 = struct.Struct(">I")
 _NO_OFFSET = bytes(8)
+Data = bytes | bytearray | memoryview
 _SPECIAL = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
@@ -143,6 +144,17 @@ def readdress(batch: Batch, producer_id: int, producer_epoch: int, sequence: int
         _I16.pack_into(view, 21, batch.attributes & ~TRANSACTIONAL)
     _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
     _U32.pack_into(view, 17, crc32c.crc32c(view[21:]))
+
+
+def repack(batch: bytearray | memoryview, body: Data, attributes: int) -> bytearray:
+    """A batch with this header and these bytes behind it, its size and checksum made anew."""
+    whole = bytearray(HEADER_SIZE + len(body))
+    whole[:HEADER_SIZE] = batch[:HEADER_SIZE]
+    whole[HEADER_SIZE:] = body
+    _I32.pack_into(whole, 8, len(whole) - 12)
+    _I16.pack_into(whole, 21, attributes)
+    _U32.pack_into(whole, 17, crc32c.crc32c(memoryview(whole)[21:]))
+    return whole
 
 
 def shift_timestamps(batch: bytearray, by: int) -> None:

@@ -15,7 +15,9 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from sparkmirror.errors import CorruptBatch
-from sparkmirror.kafka.batches import CODEC_MASK, magic_of, shift_timestamps
+
+from .batches import CODEC_MASK, HEADER_SIZE, magic_of, repack, shift_timestamps
+from .compression import NONE, compress
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -73,7 +75,7 @@ def encode(
     """One gapless batch with base offset 0 and these records in order."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
-        compression_type=codec & CODEC_MASK,
+        compression_type=NONE,
         is_transactional=0,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -88,7 +90,10 @@ def encode(
     batch = cast("bytearray", builder.build())
     if shift:
         shift_timestamps(batch, -shift)
-    return batch
+    codec &= CODEC_MASK
+    return (
+        repack(batch, compress(codec, memoryview(batch)[HEADER_SIZE:]), codec) if codec else batch
+    )
 
 
 def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:

@@ -46,7 +46,7 @@ def plain(*offsets: int, base: int | None = None, last: int | None = None) -> me
 def offsets_of(pieces: list[Piece]) -> list[int]:
     found = []
     for piece in pieces:
-        offsets = [row.offset for row in piece.records()]
+        offsets = [offset for offset, _ in piece.records_with_offsets()]
         assert (piece.first_offset, piece.last_offset) == (offsets[0], offsets[-1])
         assert piece.count == len(offsets)
         assert piece.is_contiguous == (offsets == list(range(offsets[0], offsets[-1] + 1)))
@@ -86,6 +86,7 @@ def test_gaps_of_compaction_are_closed() -> None:
     ]
     pieces = stream.feed(fetched(log))
     assert offsets_of(pieces) == [2, 5, 20]
+    assert all(piece.batch is not None and piece.batch.is_verbatim for piece in pieces)
     assert stream.next_offset == 40
 
 

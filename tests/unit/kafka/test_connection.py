@@ -232,8 +232,10 @@ def test_a_broker_that_greets_and_closes_is_found_out_at_the_next_look() -> None
 def test_a_request_larger_than_the_socket_takes_goes_out_in_parts(peer: Peer) -> None:
     size = 16 << 20
     got: list[bytes] = []
+    submitted = threading.Event()
 
     def script(p: socket.socket) -> None:
+        submitted.wait(10)  # nobody reads before: the socket cannot take it all at once
         got.append(read_frame(p))
         p.sendall(frame(2, b"thanks"))
 
@@ -241,6 +243,7 @@ def test_a_request_larger_than_the_socket_takes_goes_out_in_parts(peer: Peer) ->
     connection.open()
     parts = [bytes([i]) * (size // 8) for i in range(8)]
     connection.submit([struct.pack(">i", size), *parts], connection.next_correlation(), "big")
+    submitted.set()
     deadline, turns = time.monotonic() + 10, 0
     while connection.wants_write:
         assert time.monotonic() < deadline

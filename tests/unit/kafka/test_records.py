@@ -43,23 +43,6 @@ def test_records_come_back_as_they_were(
     assert header.codec == codec
 
 
-@given(st.lists(new_records, min_size=1, max_size=8), st.sampled_from([0, 1, 2, 3, 4]), st.data())
-def test_gaps_of_a_compacted_batch_are_closed(
-    rows: list[NewRecord], codec: int, data: st.DataObject
-) -> None:
-    steps = data.draw(st.lists(st.integers(1, 1000), min_size=len(rows), max_size=len(rows)))
-    offset, placed = 50, []
-    for row, step in zip(rows, steps, strict=True):
-        offset += step
-        placed.append(row._replace(offset=offset))
-    view = batch(placed, base=50, last=offset + 7, codec=codec)
-    opened = decode(view)
-    assert [row.offset for row in opened] == [row.offset for row in placed]
-    closed = memoryview(encode(opened, codec))
-    assert Batch(closed).is_verbatim
-    assert [content(row) for row in decode(closed)] == [content(row) for row in placed]
-
-
 @pytest.mark.parametrize(
     "times", [[-1], [-1, -1], [-1, 100, 50], [100, -1], [-1, -1, 0], [0, -1], [5, 1 << 60, 0]]
 )

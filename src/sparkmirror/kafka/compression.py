@@ -1,0 +1,88 @@
+"""The codecs of record batches: bytes in, bytes out, in the framing and at the level that Kafka's own clients use by default.
+
+Levels matter: lz4's high compression, which other libraries take for Kafka's default, costs ten times as much as its fast one,
+which is what Java's clients and brokers use.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+
+from sparkmirror.errors import CorruptBatch
+
+from .batches import Data
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+_GZIP_LEVEL, _LZ4_FAST, _ZSTD_LEVEL = 6, 0, 3
+_SNAPPY_BLOCK = 32 * 1024
+_SNAPPY_HEAD = b"\x82SNAPPY\x00" + struct.pack(
+    ">ii", 1, 1
+)  # Java's framing: magic, version, oldest reader
+_SNAPPY_MAGIC = _SNAPPY_HEAD[:8]
+_SIZE = struct.Struct(">i")
+
+
+def compress(codec: int, data: Data) -> Data:
+    """The records of a batch as they stand behind its header."""
+    if codec == NONE:
+        return data
+    if codec == LZ4:
+        # Blocks that refer to one another are not understood by Kafka.
+        stream = cramjam.lz4.Compressor(level=_LZ4_FAST, content_checksum=False, block_linked=False)
+        stream.compress(bytes(data))
+        return memoryview(stream.finish())
+    if codec == ZSTD:
+        return memoryview(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+    if codec == SNAPPY:
+        return _snappy_blocks(memoryview(data))
+    if codec == GZIP:
+        return memoryview(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
+    raise _unknown(codec)
+
+
+def decompress(codec: int, data: Data) -> bytearray:
+    """The records as they are read, in a buffer of their own."""
+    try:
+        if codec == NONE:
+            return bytearray(data)
+        if codec == LZ4:
+            return bytearray(cramjam.lz4.decompress(data))
+        if codec == ZSTD:
+            return bytearray(cramjam.zstd.decompress(data))
+        if codec == SNAPPY:
+            return _snappy_whole(memoryview(data))
+        if codec == GZIP:
+            return bytearray(cramjam.gzip.decompress(data))
+    except (cramjam.DecompressionError, struct.error) as error:
+        raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
+    raise _unknown(codec)
+
+
+def _snappy_blocks(data: memoryview) -> bytearray:
+    out = bytearray(_SNAPPY_HEAD)
+    for start in range(0, len(data), _SNAPPY_BLOCK):
+        block = memoryview(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK]))
+        out += _SIZE.pack(len(block))
+        out += block
+    return out
+
+
+def _snappy_whole(data: memoryview) -> bytearray:
+    """Java frames snappy in blocks; other clients send it bare."""
+    if data[:8] != _SNAPPY_MAGIC:
+        return bytearray(cramjam.snappy.decompress_raw(data))
+    out = bytearray()
+    position = len(_SNAPPY_HEAD)
+    while position < len(data):
+        (size,) = _SIZE.unpack_from(data, position)
+        position += _SIZE.size
+        out += memoryview(cramjam.snappy.decompress_raw(data[position : position + size]))
+        position += size
+    return out
+
+
+def _unknown(codec: int) -> CorruptBatch:
+    return CorruptBatch(f"a batch is compressed with codec {codec}, which Kafka does not know.")
