@@ -46,28 +46,33 @@ def close_gaps(batch: Batch) -> Gapless | None:
 
 
 def _count_anew(body: bytearray, count: int) -> tuple[int, int]:
-    """Write 0, 1, 2, … as the records' offsets; gives the first and the last as they were. Numbers are zigzag varints."""
+    """Write 0, 1, 2, … as the records' offsets; gives the first and the last as they were.
+
+    Numbers are zigzag varints. Those of one and two bytes are read here, since this runs for every record.
+    """
     position = first = last = 0
-    for index in range(count):
-        byte = body[position]
+    for value in range(0, 2 * count, 2):
+        size = body[position]
         position += 1
-        size = byte
-        if byte > 127:
-            size, position = _rest_of(body, position, byte)
+        if size > 127:
+            size += (body[position] - 1) << 7
+            position += 1
+            if size > 16383:
+                size, position = _rest_of(body, position - 1, size)
         end = position + (size >> 1)
         position += 1  # attributes
         while body[position] > 127:  # time
             position += 1
         position += 1
-        last, value = body[position], index << 1
-        if last > 127:
+        last = body[position]
+        if last <= 127:
+            body[position] = value & 127
+        else:
             last, offset_end = _rest_of(body, position + 1, last)
             _write(body, position, offset_end, value)
-        else:
-            body[position] = value & 127
         if value > last or last & 1:
             raise CorruptBatch("the offsets of a batch do not go up.")
-        if index == 0:
+        if value == 0:
             first = last
         position = end
     if position != len(body):
