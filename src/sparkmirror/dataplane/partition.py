@@ -9,42 +9,15 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
 from sparkmirror.formats.position import Numbering, Position, advance
-from sparkmirror.kafka import messages, records
-from sparkmirror.kafka.batches import Batch, readdress
+from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched
 
+from .addressing import Addresser, Sent
 from .plan import CopySettings, PartitionPlan
 from .stream import Piece, Stream
 
 _UNHEARD_S = 1800.0  # far below the time after which brokers forget a producer (one day)
 _FORGETTABLE_S = 3600.0
-_UNLIMITED = 1 << 31
-
-
-class Sent:
-    """An addressed batch, kept until it is acknowledged so that exactly the same bytes can be sent again."""
-
-    __slots__ = ("buffer", "count", "first_offset", "last_offset", "pieces", "sequence")
-
-    def __init__(
-        self,
-        pieces: list[Piece],
-        buffer: bytearray | memoryview,
-        sequence: int,
-        first_offset: int,
-        last_offset: int,
-        count: int,
-    ) -> None:
-        self.pieces = pieces
-        self.buffer = buffer
-        self.sequence = sequence
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.count = count
-
-    @property
-    def is_contiguous(self) -> bool:
-        return self.last_offset - self.first_offset + 1 == self.count
 
 
 class Budget:
@@ -77,25 +50,22 @@ class PartitionCopy:
     - `position` (kept as single fields, since it moves with every batch) is what the target has acknowledged; `_window` holds,
       in order and without a gap, the batches after it, the first `outstanding` of which are with the broker; `_ready` holds
       what was fetched after those.
-    - Sequence numbers are given when a batch enters the window and never change; only `restart` empties the window.
+    - Sequence numbers are given when a batch enters the window and never change (see `addressing`); only `restart` empties it.
     - While `trouble` is set nothing is sent; it is dealt with when nothing is outstanding any more.
-    - `_limit` is the size above which batches are known to be refused by the target.
     - Several batches are outstanding only while the leader is sure to remember the producer (`_is_remembered`): from one that it
       does not know it takes any number first, so that a batch could overtake one that was refused.
     """
 
     __slots__ = (
+        "_addresser",
         "_base",
         "_budget",
         "_done_sequence",
         "_heard_at",
         "_is_remembered",
         "_leader_epoch",
-        "_limit",
-        "_numbering",
         "_offset",
         "_ready",
-        "_sequence",
         "_settings",
         "_stream",
         "_target_offset",
@@ -113,7 +83,6 @@ class PartitionCopy:
         "outstanding",
         "plan",
         "ready_bytes",
-        "rebuilt",
         "records",
         "trouble",
         "trouble_text",
@@ -134,13 +103,11 @@ class PartitionCopy:
         self._leader_epoch = -1
         self._topic_ids = b"", b""
         self._stream = Stream(0, settings.fetch.isolation)
-        self._numbering = Numbering(-1, -1)
-        self._sequence = 0
+        self._addresser = Addresser()
         self._ready: deque[Piece] = deque()
         self._window: deque[Sent] = deque()
         self._is_remembered = False
         self._heard_at = 0.0
-        self._limit = _UNLIMITED
         self.ready_bytes = 0
         self.outstanding = 0
         self.trouble = messages.NONE
@@ -153,7 +120,6 @@ class PartitionCopy:
         self.bytes = 0
         self.high_watermark = -1
         self.last_timestamp = -1
-        self.rebuilt = 0
 
     # -- from the source ----------------------------------------------------------------------
 
@@ -224,14 +190,18 @@ class PartitionCopy:
             if not self._ready:
                 return None
             piece = self._ready[0]
-            if piece.batch is not None and not piece.is_small and len(piece.view) < self._limit:
+            if (
+                piece.batch is not None
+                and not piece.is_small
+                and len(piece.view) < self._addresser.limit
+            ):
                 self._ready.popleft()
                 size = len(piece.view)
                 self.ready_bytes -= size
                 self._budget.used -= size
-                self._window.append(self._verbatim(piece, piece.batch))
+                self._window.append(self._addresser.verbatim(piece, piece.batch))
             else:
-                self._window.extend(self._address(self._take()))
+                self._window.extend(self._addresser.address(self._take()))
         sent = self._window[self.outstanding]
         self.outstanding += 1
         return sent
@@ -262,66 +232,6 @@ class PartitionCopy:
                 size += len(piece.view)
         self._count(-size)
         return taken
-
-    def _address(self, pieces: list[Piece]) -> list[Sent]:
-        """Give the pieces their sequence numbers: one batch, or several where the target takes only smaller ones."""
-        size = sum(len(piece.view) for piece in pieces)
-        if len(pieces) == 1 and pieces[0].batch is not None and size < self._limit:
-            return [self._verbatim(pieces[0], pieces[0].batch)]
-        parts = 1 if size < self._limit else 2 * size // self._limit + 1
-        try:
-            return self._rebuild(pieces, parts)
-        except CorruptBatch:  # one cannot be opened: as long as nobody must, it is copied as it is
-            return [
-                self._rebuild([piece], 1)[0]
-                if piece.batch is None
-                else self._verbatim(piece, piece.batch)
-                for piece in pieces
-            ]
-
-    def _verbatim(self, piece: Piece, batch: Batch) -> Sent:
-        sequence = self._sequence
-        readdress(batch, self._numbering.producer_id, self._numbering.epoch, sequence)
-        self._sequence = advance(sequence, batch.count)
-        return Sent(
-            [piece], piece.view, sequence, piece.first_offset, piece.last_offset, batch.count
-        )
-
-    def _rebuild(self, pieces: list[Piece], parts: int) -> list[Sent]:
-        """Open the batches and close their records again as `parts` gapless ones."""
-        if parts == 1:
-            return [self._rebuild_whole(pieces)]
-        opened = [record for piece in pieces for record in piece.records_with_offsets()]
-        size = max(1, -(-len(opened) // parts))
-        sent = []
-        for start in range(0, len(opened), size):
-            chunk = opened[start : start + size]
-            sent.append(self._close(pieces, chunk, self._sequence))
-            self._sequence = advance(self._sequence, len(chunk))
-        self.rebuilt += len(sent)
-        return sent
-
-    def _rebuild_whole(self, pieces: list[Piece]) -> Sent:
-        """All records as one batch: the offsets of the pieces tell its own, no record is asked."""
-        first, last = pieces[0], pieces[-1]
-        opened = first.records()
-        if first is not last:
-            opened = [record for piece in pieces for record in piece.records()]
-        sequence = self._sequence
-        buffer = self._encode(opened, first.codec, sequence)
-        self._sequence = advance(sequence, len(opened))
-        self.rebuilt += 1
-        return Sent(pieces, buffer, sequence, first.first_offset, last.last_offset, len(opened))
-
-    def _close(
-        self, pieces: list[Piece], chunk: list[tuple[int, records.Record]], sequence: int
-    ) -> Sent:
-        buffer = self._encode([record for _, record in chunk], pieces[0].codec, sequence)
-        return Sent(pieces, buffer, sequence, chunk[0][0], chunk[-1][0], len(chunk))
-
-    def _encode(self, opened: list[records.Record], codec: int, sequence: int) -> bytearray:
-        numbering = self._numbering
-        return records.encode(opened, codec, numbering.producer_id, numbering.epoch, sequence)
 
     # -- answers ------------------------------------------------------------------------------
 
@@ -376,7 +286,7 @@ class PartitionCopy:
                 f"Raise max.message.bytes of {self.plan.remote} (and, for followers, replica.fetch.max.bytes) above {size:,}; "
                 "the copy goes on by itself.",
             )
-        self._limit = min(self._limit, len(head.buffer))
+        self._addresser.limit = min(self._addresser.limit, len(head.buffer))
         self._reclose_head(2)
 
     def reclose_head(self) -> bool:
@@ -388,14 +298,7 @@ class PartitionCopy:
 
     def _reclose_head(self, parts: int) -> None:
         head = self._window.popleft()
-        opened = [record for piece in head.pieces for record in piece.records_with_offsets()]
-        inside = [row for row in opened if head.first_offset <= row[0] <= head.last_offset]
-        size = -(-len(inside) // parts)
-        sequence = head.sequence
-        for index, start in enumerate(range(0, len(inside), size)):
-            chunk = inside[start : start + size]
-            self._window.insert(index, self._close(head.pieces, chunk, sequence))
-            sequence = advance(sequence, len(chunk))
+        self._window.extendleft(reversed(self._addresser.again(head, parts)))
 
     # -- positions ----------------------------------------------------------------------------
 
@@ -434,14 +337,12 @@ class PartitionCopy:
         """Forget what is under way and go on from a position."""
         assert position.numbering is not None  # noqa: S101 - resume gives only numbered ones
         self.take_over(position)
-        self._numbering = position.numbering
-        self._sequence = position.sequence
+        self._addresser.begin(position.numbering, position.sequence)
         self._stream = Stream(
             position.next_offset, self._settings.fetch.isolation, position.leader_epoch
         )
         self.suspend()
         self._window.clear()
-        self._limit = _UNLIMITED  # it may have been raised meanwhile
         self.outstanding = 0
         self.trouble = self.fetch_trouble = messages.NONE
         self.trouble_text = self.fetch_error = None

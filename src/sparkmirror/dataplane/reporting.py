@@ -17,7 +17,8 @@ from sparkmirror.kafka import messages, records
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.offsets.syncs import OffsetSyncQueue
 
-from .partition import PartitionCopy, Sent
+from .addressing import Sent
+from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
 from .sending import Sender, SideWrite
