@@ -205,7 +205,7 @@ WORKLOADS: tuple[Workload, ...] = (
 )
 
 QUICK = ("W2", "W8")
-QUICK_SECONDS = 25.0
+QUICK_SECONDS = 20.0
 QUICK_WARM_UP = 6.0
 
 # Keys of the flow that only some workloads need; both replicators get the same file.

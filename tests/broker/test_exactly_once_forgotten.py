@@ -13,7 +13,7 @@ from copying import Copying
 from kafka_tools import QUICK_JVM, wait_for
 from mirrored import NEVER, Make, Mirrored, Unique, assert_sequence, making
 
-from sparkmirror.dataplane import copy
+from sparkmirror.dataplane import troubles
 from sparkmirror.kafka import admin
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -115,7 +115,7 @@ def test_of_two_copies_of_old_records_one_stands_back(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The target cannot hold them apart for long; when the one at work stops, the other goes on."""
-    monkeypatch.setattr(copy, "_FAILED_WAITS_S", (1.0, 5.0))
+    monkeypatch.setattr(troubles, "_FAILED_WAITS_S", (1.0, 5.0))
     mirrored = make(age_s=OLD_S)
     with mirrored.load(), mirrored.copying() as one, mirrored.copying() as two:
         one.until("one stands back", lambda: "another copy of flow" in caplog.text)

@@ -10,7 +10,7 @@ import pytest
 from kafka_tools import consume, set_topic_configs, wait_for
 from mirrored import Make, Mirrored, Unique, assert_sequence, making
 
-from sparkmirror.dataplane import copy
+from sparkmirror.dataplane import troubles
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats.position import MAX_EPOCH, SEQUENCES, Entry, Numbering, Position
@@ -261,7 +261,7 @@ def test_a_compacted_source_takes_a_new_epoch_at_each_start_and_fences_the_old(m
 def test_a_newer_copy_takes_a_compacted_partition_over_and_gives_it_back(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(copy, "_FAILED_WAITS_S", (0.5, 5.0))
+    monkeypatch.setattr(troubles, "_FAILED_WAITS_S", (0.5, 5.0))
     mirrored = make(compacted=True)
 
     def stands_back() -> bool:
