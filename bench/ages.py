@@ -13,7 +13,9 @@ from bench.topics import create_topics
 from sparkmirror.errors import SparkMirrorError
 
 FLOOR_TOPIC = "floor"
-FLOOR_SECONDS = 5.0
+# Until both brokers have compiled the paths of small requests (a few seconds are not enough), and then for the floor itself.
+FLOOR_WARM_UP = 12.0
+FLOOR_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def floors(stage: Stage, rate: int, partitions: int) -> str:
     def one(side: str) -> list[float]:
         create_topics(sides[side], topics)
         route = Route(sides[side], topics, sides[side], topics, stage.directory / f"floor-{side}")
-        return ages(route, rate, FLOOR_SECONDS / 2, FLOOR_SECONDS / 2)
+        return ages(route, rate, FLOOR_WARM_UP, FLOOR_SECONDS)
 
     with ThreadPoolExecutor(len(sides)) as pool:
         found = dict(zip(sides, pool.map(one, sides), strict=True))
