@@ -11,7 +11,14 @@
     │   ├── TopicRecreated     a topic was deleted and created again under the same name
     │   ├── NumberingLost      what the target holds cannot be matched with the source
     │   └── Superseded         a newer copy of the same flow has taken this partition over
-    └── SparkError             the Spark session or job ended without being asked to
+    ├── SparkError             the Spark session or job ended without being asked to
+    └── ConnectError           a Connect worker cannot do what was asked of it (HTTP 500)
+        ├── BadRequest         400: the request or the connector's config is wrong
+        ├── Forbidden          403: switched off, or signed with another key
+        ├── NotFound           404: no such connector, task, logger or plugin
+        ├── Conflict           409: it exists already, or a rebalance is under way
+        ├── NotHere            409 unless it can be forwarded: another worker has to decide this
+        └── Unavailable        503: not ready yet
 
 Every error crosses from a Spark executor to the driver, so each one pickles: `__reduce__` rebuilds it from its fields.
 """
@@ -101,3 +108,52 @@ class SparkError(SparkMirrorError):
     """The Spark session or job ended without being asked to."""
 
     retriable = True
+
+
+class ConnectError(SparkMirrorError):
+    """A Connect worker cannot do what was asked; `status` is the HTTP status that Connect answers with."""
+
+    status = 500
+
+
+class BadRequest(ConnectError):
+    """The request, or the config of a connector, is wrong."""
+
+    status = 400
+
+
+class Forbidden(ConnectError):
+    """It is switched off, or it was signed with another key."""
+
+    status = 403
+
+
+class NotFound(ConnectError):
+    """No such connector, task, logger or plugin."""
+
+    status = 404
+
+
+class Conflict(ConnectError):
+    """It exists already, or a rebalance is under way."""
+
+    status = 409
+
+
+class NotHere(ConnectError):
+    """Another worker has to decide this: forward it to `url` (None while nobody knows who that is)."""
+
+    status = 409
+
+    def __init__(self, message: str, remedy: str = "", url: str | None = None) -> None:
+        super().__init__(message, remedy)
+        self.url = url
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NotHere, (self.message, self.remedy, self.url)
+
+
+class Unavailable(ConnectError):
+    """Not ready yet."""
+
+    status = 503

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkmirror.config.validators import Items, Validator, invalid
@@ -51,7 +51,8 @@ class Key:
 
     `default` is written as a user would write it; None means "no value". `mm2_default` is set only
     where our default differs from MirrorMaker 2's on purpose. `aliases` are former names, read when
-    the name itself is absent. A `hidden` key is read but not listed by Connect's validation.
+    the name itself is absent. A `hidden` key is read but not listed by Connect's validation, which
+    offers the `recommended` values to user interfaces.
     """
 
     name: str
@@ -68,6 +69,38 @@ class Key:
     aliases: tuple[str, ...] = ()
     mm2_default: str | None = None
     hidden: bool = False
+    recommended: tuple[str, ...] = ()
+
+
+def plain_key(
+    name: str,
+    key_type: KeyType,
+    default: str | None,
+    importance: Importance,
+    doc: str,
+    validator: Validator | None = None,
+) -> Key:
+    """A key that belongs to no group and is displayed by its name."""
+    return Key(
+        name=name,
+        type=key_type,
+        default=default,
+        importance=importance,
+        doc=doc,
+        validator=validator,
+        display_name=name,
+    )
+
+
+def required_key(
+    name: str,
+    key_type: KeyType,
+    importance: Importance,
+    doc: str,
+    validator: Validator | None = None,
+) -> Key:
+    """A plain key that has no default: the user has to set it."""
+    return replace(plain_key(name, key_type, None, importance, doc, validator), required=True)
 
 
 @dataclass(frozen=True, slots=True)

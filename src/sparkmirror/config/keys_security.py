@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from sparkmirror.config.keys import Importance, Key, KeyType
+from sparkmirror.config.keys import plain_key as _key
 from sparkmirror.config.validators import Between, Items, OneOf, Validator
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
-
-
-def _key(
-    name: str,
-    key_type: KeyType,
-    default: str | None,
-    importance: Importance,
-    doc: str,
-    validator: Validator | None = None,
-) -> Key:
-    return Key(
-        name=name,
-        type=key_type,
-        default=default,
-        importance=importance,
-        doc=doc,
-        validator=validator,
-        display_name=name,
-    )
 
 
 def _text(name: str, default: str | None, importance: Importance, doc: str) -> Key:
@@ -55,7 +37,7 @@ PROTOCOL_KEY = _key(
     OneOf(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"), ignore_case=True),
 )
 
-_SSL_KEYS = (
+SSL_KEYS: tuple[Key, ...] = (
     _text("ssl.protocol", "TLSv1.3", MEDIUM, "The TLS version to offer first."),
     _text("ssl.provider", None, MEDIUM, "The Java security provider for TLS."),
     _key(
@@ -261,8 +243,7 @@ _PROVIDER_KEYS = (
     ),
 )
 
-SECURITY_KEYS: tuple[Key, ...] = (
-    *_SSL_KEYS,
+SASL_KEYS: tuple[Key, ...] = (
     *_KERBEROS_KEYS,
     *_LOGIN_REFRESH_KEYS,
     *_LOGIN_KEYS,
@@ -270,3 +251,5 @@ SECURITY_KEYS: tuple[Key, ...] = (
     *_ASSERTION_KEYS,
     *_PROVIDER_KEYS,
 )
+
+SECURITY_KEYS: tuple[Key, ...] = (*SSL_KEYS, *SASL_KEYS)

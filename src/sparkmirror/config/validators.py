@@ -17,7 +17,29 @@ class Validator(Protocol):
 
 def invalid(name: str, value: object, expected: str) -> str:
     """The words of `ConfigException` for a wrong value."""
-    return f"Invalid value {value} for configuration {name}: {expected}"
+    return f"Invalid value {java_text(value)} for configuration {name}: {expected}"
+
+
+def java_text(value: object) -> str:
+    """What `toString` gives for a typed value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_double(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _java_double(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    # As few digits as tell the number from its neighbours, as `repr` does too.
+    shortest = next(t for d in range(18) if float(t := f"{value:.{d}e}") == value)
+    digits, _, exponent = shortest.partition("e")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +60,18 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
+class PositiveOr:
+    """A whole number that is positive, or -1 where the brokers are to decide."""
+
+    expected: str
+
+    def __call__(self, name: str, value: object) -> str | None:
+        if isinstance(value, int) and (value == -1 or value >= 1):
+            return None
+        return invalid(name, value, self.expected)
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few words."""
 
@@ -47,7 +81,7 @@ class OneOf:
     def __call__(self, name: str, value: object) -> str | None:
         word = str(value).upper() if self.ignore_case else str(value)
         allowed = [w.upper() if self.ignore_case else w for w in self.words]
-        if word in allowed:
+        if value is not None and word in allowed:
             return None
         hint = " (case insensitive)" if self.ignore_case else ""
         return invalid(name, value, f"String must be one of{hint}: {', '.join(self.words)}")
@@ -76,10 +110,11 @@ class UniqueAliases:
     """A list of aliases, none of them twice: an error here, not a warning, as each names a step."""
 
     def __call__(self, name: str, value: object) -> str | None:
-        items = value if isinstance(value, tuple) else ()
-        if len(set(items)) == len(items):
+        if not isinstance(value, tuple):
+            return invalid(name, value, "entry must be non null")
+        if len(set(value)) == len(value):
             return None
-        return invalid(name, f"[{', '.join(items)}]", "Duplicate alias provided.")
+        return invalid(name, value, "Duplicate alias provided.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +125,8 @@ class NonEmpty:
     empty_message: str = "String must be non-empty"
 
     def __call__(self, name: str, value: object) -> str | None:
+        if value is None:
+            return None
         text = str(value)
         if not text:
             return invalid(name, text, self.empty_message)

@@ -1,7 +1,11 @@
 """The position of a partition: what is written about it in the Connect offsets topic, and which writer's word counts.
 
-The value is MM2's `{"offset": last}` with fields of ours beside it; a Java worker reads `offset` alone. Our fields keep the
-*numbering*: under which producer id and epoch, and from which sequence number on, the partition is being copied.
+The value is MM2's `{"offset": last}` with fields of ours beside it; a Java worker reads `offset` alone, and takes the value only
+if every field is a number or a text. Our fields keep the *numbering*: under which producer id and epoch, and from which sequence
+number on, the partition is being copied.
+
+A partition whose records pass through transforms may feed several target partitions. Then each of those has a place of its own
+(`targets`) under the one numbering, and `offset` is the one up to which every record is where it belongs, or was dropped.
 
 Several writers may write at once (a retry, a speculative twin, a second copy of the flow). Who may set a *new* numbering is
 decided by the log itself, as compare-and-set: a claim names the numbering that it replaces, and counts only if that one is in
@@ -30,6 +34,25 @@ class Numbering:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetPosition:
+    """How far one target partition has come with the records that transforms send there."""
+
+    topic: str
+    partition: int
+    offset: int
+    """It holds all its records up to this source offset; those of later ones, none."""
+    sequence: int = 0
+    target_offset: int = 0
+    origin: int = 0
+    """Target offset at which the numbering began with sequence 0."""
+    target_id: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """How far a partition has been copied. `offset` is the last replicated upstream offset, as MM2 has it (-1: none)."""
 
@@ -47,6 +70,10 @@ class Position:
     """Source and target offset at which the numbering began with sequence 0."""
     stamp: int = 0
     """When the plan was made whose task took this numbering (ms)."""
+    transforms: str | None = None
+    """The transforms that records pass through under this numbering; None: none, all go to the remote topic."""
+    targets: tuple[TargetPosition, ...] = ()
+    """With transforms: every target partition that may hold records of this numbering. One is named here before it gets any."""
 
     @property
     def next_offset(self) -> int:
@@ -56,6 +83,25 @@ class Position:
     def is_origin(self) -> bool:
         """Whether nothing has been written under the numbering yet."""
         return self.sequence == 0 and self.next_offset == self.origin[0]
+
+    def target(self, key: tuple[str, int]) -> TargetPosition | None:
+        return next((target for target in self.targets if target.key == key), None)
+
+    def at_target(self, target: TargetPosition) -> Position:
+        """The position as that one target sees it, as if it were the only one."""
+        offset = max(self.offset, target.offset)
+        begin = offset + 1 if target.sequence == 0 else self.origin[0]
+        return replace(
+            self,
+            offset=offset,
+            sequence=target.sequence,
+            target_offset=target.target_offset,
+            leader_epoch=self.leader_epoch if offset == self.offset else -1,
+            target_id=target.target_id,
+            origin=(begin, target.origin),
+            transforms=None,
+            targets=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +134,33 @@ def encode(entry: Entry) -> bytes | None:
         value |= {
             "pid": position.numbering.producer_id,
             "epoch": position.numbering.epoch,
-            "seq": position.sequence,
-            "target": position.target_offset,
             "leader": position.leader_epoch,
             "sid": position.source_id,
-            "tid": position.target_id,
-            "origin": list(position.origin),
             "stamp": position.stamp,
+            "origin": f"{position.origin[0]}/{position.origin[1]}",
         }
+        value |= _where(position)
     if entry.is_claim:
         value["replaces"] = "" if entry.replaces is None else str(entry.replaces)
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _where(position: Position) -> dict[str, Any]:
+    """Where the next records go: the place in the one target, or those in several (as text: see above)."""
+    if position.transforms is None:
+        return {
+            "seq": position.sequence,
+            "target": position.target_offset,
+            "tid": position.target_id,
+        }
+    targets = {
+        f"{t.topic}/{t.partition}": [t.offset, t.sequence, t.target_offset, t.origin, t.target_id]
+        for t in position.targets
+    }
+    return {
+        "transforms": position.transforms,
+        "targets": json.dumps(targets, separators=(",", ":")),
+    }
 
 
 def decode(value: bytes | None) -> Entry:
@@ -117,22 +179,48 @@ def decode(value: bytes | None) -> Entry:
 
 
 def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
+    source_origin, target_origin = fields["origin"].split("/")
     position = Position(
         offset=offset,
         numbering=Numbering(int(fields["pid"]), int(fields["epoch"])),
-        sequence=int(fields["seq"]),
-        target_offset=int(fields["target"]),
         leader_epoch=int(fields["leader"]),
         source_id=str(fields["sid"]),
-        target_id=str(fields["tid"]),
-        origin=(int(fields["origin"][0]), int(fields["origin"][1])),
+        origin=(int(source_origin), int(target_origin)),
         stamp=int(fields["stamp"]),
     )
+    if "transforms" in fields:
+        targets = json.loads(fields["targets"])
+        position = replace(
+            position,
+            transforms=str(fields["transforms"]),
+            targets=tuple(_target(key, row) for key, row in targets.items()),
+        )
+    else:
+        position = replace(
+            position,
+            sequence=int(fields["seq"]),
+            target_offset=int(fields["target"]),
+            target_id=str(fields["tid"]),
+        )
     replaced = fields.get("replaces")
     if replaced is None:
         return Entry(position)
     pid, _, epoch = replaced.partition("/")
     return Entry(position, True, Numbering(int(pid), int(epoch)) if pid else None)
+
+
+def _target(key: str, row: list[Any]) -> TargetPosition:
+    topic, _, partition = key.rpartition("/")
+    offset, sequence, target_offset, origin, target_id = row
+    return TargetPosition(
+        topic,
+        int(partition),
+        int(offset),
+        int(sequence),
+        int(target_offset),
+        int(origin),
+        str(target_id),
+    )
 
 
 class Fold:

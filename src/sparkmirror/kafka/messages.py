@@ -18,10 +18,20 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeProducersRequest,
     IncrementalAlterConfigsRequest,
+    ListGroupsRequest,
 )
 from kafka.protocol.api_header import ResponseClassRegistry
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from sparkmirror.errors import BrokerError
@@ -34,22 +44,39 @@ __all__ = [
     "DeleteTopicsRequest",
     "DescribeConfigsRequest",
     "DescribeProducersRequest",
+    "FindCoordinatorRequest",
+    "HeartbeatRequest",
     "IncrementalAlterConfigsRequest",
     "InitProducerIdRequest",
+    "JoinGroupRequest",
+    "LeaveGroupRequest",
+    "ListGroupsRequest",
     "ListOffsetsRequest",
     "MetadataRequest",
+    "OffsetCommitRequest",
+    "OffsetFetchRequest",
     "OffsetForLeaderEpochRequest",
+    "SyncGroupRequest",
 ]
 
-# Error codes that the data path decides on; everything else goes by its flags.
+# Error codes that somebody decides on; everything else goes by its flags.
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
 MESSAGE_TOO_LARGE = 10
+COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
 RECORD_LIST_TOO_LARGE = 18  # larger than a segment of the log
+ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
+UNKNOWN_MEMBER_ID = 25
+INVALID_SESSION_TIMEOUT = 26
+REBALANCE_IN_PROGRESS = 27
 TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
 INVALID_TIMESTAMP = 32
 TOPIC_ALREADY_EXISTS = 36
 INVALID_PARTITIONS = 37
@@ -59,9 +86,13 @@ OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
 INVALID_PRODUCER_EPOCH = 47
 UNKNOWN_PRODUCER_ID = 59
+GROUP_ID_NOT_FOUND = 69
 FETCH_SESSION_ID_NOT_FOUND = 70
 INVALID_FETCH_SESSION_EPOCH = 71
 FENCED_LEADER_EPOCH = 74
+MEMBER_ID_REQUIRED = 79
+GROUP_MAX_SIZE_REACHED = 81
+FENCED_INSTANCE_ID = 82
 INVALID_RECORD = 87
 PRODUCER_FENCED = 90
 UNKNOWN_TOPIC_ID = 100
