@@ -59,22 +59,29 @@ class CopyTask:
         self._source = Cluster(plan.source)
         self._target = Cluster(plan.target)
         self._poller = Poller()
-        self._store = PositionStore(self._target, plan.store)
+        self._home = self._target if plan.store_cluster is None else Cluster(plan.store_cluster)
+        self._store = PositionStore(self._home, plan.store)
         self._budget = Budget(plan.settings.buffer_bytes)
         self._fetcher = Fetcher(
             self._source, self._poller, plan.settings, self._budget.has_room, self._fetched
         )
         self._sender = self._new_sender(self._target)
         self._side_sender = self._new_sender(self._source)
-        self._wire = (self._fetcher, self._sender, self._side_sender)
+        self._store_sender = (
+            self._sender if self._home is self._target else self._new_sender(self._home)
+        )
+        self._senders = tuple(dict.fromkeys((self._sender, self._store_sender, self._side_sender)))
+        self._wire: tuple[Fetcher | Sender, ...] = (self._fetcher, *self._senders)
         self._copies = {
             part.key: PartitionCopy(part, plan.settings, self._budget, self)
             for part in plan.partitions
         }
-        self._reporter = Reporter(plan, self._store, self._sender, self._syncs_sender())
+        self._reporter = Reporter(
+            plan, self._store, self._sender, self._store_sender, self._syncs_sender()
+        )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
         self._troubles = Troubles(plan, ends, self._store, self._reporter)
-        self._readers = (*self._wire, self._troubles)  # of the metadata
+        self._readers: tuple[Fetcher | Sender | Troubles, ...] = (*self._wire, self._troubles)
         self._refreshed_at = 0.0
         self._refresh_due = False
 
@@ -112,9 +119,9 @@ class CopyTask:
             self._close()
 
     def _turn(self) -> None:
-        self._sender.pump()
+        for sender in self._senders:
+            sender.pump()
         self._fetcher.pump()
-        self._side_sender.pump()
         self._poller.wait(_TICK_S)
         self._reporter.turn()
         now = time.monotonic()
@@ -126,9 +133,8 @@ class CopyTask:
 
     def _tick(self, now: float) -> None:
         self._reporter.report(now, self._copies.values(), self._troubles.errors)
-        self._fetcher.expire(self._plan.source.request_timeout)
-        self._sender.expire(self._plan.target.request_timeout)
-        self._side_sender.expire(self._plan.source.request_timeout)
+        for part in self._wire:
+            part.expire()
         if now - self._refreshed_at > self._plan.source.metadata_max_age:
             self._refresh_due = True
         self._troubles.retry(now)
@@ -139,14 +145,16 @@ class CopyTask:
             copy.suspend()
             self._fetcher.forget(copy)
         deadline = time.monotonic() + _DRAIN_S
-        self._sender.pump()  # positions may be waiting to be sent
-        while time.monotonic() < deadline and self._sender.in_flight:
+        while time.monotonic() < deadline:
+            for sender in self._senders:
+                sender.pump()  # positions may be waiting to be sent
+            if not any(sender.in_flight for sender in (self._sender, self._store_sender)):
+                break
             self._poller.wait(_TICK_S)
-            self._sender.pump()
         self._reporter.finish(self._copies.values())
 
     def _close(self) -> None:
-        for part in (*self._wire, self._source, self._target):
+        for part in (*self._wire, self._source, self._target, self._home):
             part.close()
         self._poller.close()
 
@@ -168,21 +176,22 @@ class CopyTask:
 
     # -- metadata -----------------------------------------------------------------------------
 
-    def _topics(self) -> tuple[set[str], set[str]]:
-        """What must be known of the source and of the target."""
+    def _topics(self) -> dict[Cluster, set[str]]:
+        """What must be known of each cluster."""
         source = {part.topic for part in self._plan.partitions}
-        target = {part.remote for part in self._plan.partitions} | {self._plan.store.topic}
+        target = {part.remote for part in self._plan.partitions}
         if self._settings.progress_topic:
             target.add(self._settings.progress_topic)
         if self._settings.offset_syncs_topic:
             at = source if self._settings.offset_syncs_at_source else target
             at.add(self._settings.offset_syncs_topic)
-        return source, target
+        topics = {self._source: source, self._target: target}
+        topics.setdefault(self._home, set()).add(self._plan.store.topic)
+        return topics
 
     def _until_reachable(self) -> None:
-        """Read the metadata of both clusters, however long it takes them to be there; one line a try."""
-        source, target = self._topics()
-        for cluster, topics in ((self._source, source), (self._target, target)):
+        """Read the metadata of all clusters, however long it takes them to be there; one line a try."""
+        for cluster, topics in self._topics().items():
             for wait in back_off(0.5, cluster.settings.reconnect_backoff_max):
                 try:
                     cluster.refresh(topics)
@@ -198,10 +207,9 @@ class CopyTask:
         if now - self._refreshed_at < _REFRESH_S:
             return
         self._refreshed_at = now
-        source, target = self._topics()
         try:
-            self._source.refresh(source)
-            self._target.refresh(target)
+            for cluster, topics in self._topics().items():
+                cluster.refresh(topics)
         except KafkaError as error:
             log.warning("%s Trying again.", error)
             self._refresh_due = True

@@ -178,8 +178,9 @@ class Fetcher:
             del self._followers[key]
         self.stale = True
 
-    def expire(self, timeout: float) -> None:
+    def expire(self) -> None:
         """Give up connections whose fetch has waited too long."""
+        timeout = self._cluster.settings.request_timeout
         now = time.monotonic()
         for channel in self._channels.values():
             connection = channel.connection

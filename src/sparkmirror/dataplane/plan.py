@@ -70,6 +70,8 @@ class TaskPlan:
     partitions: tuple[PartitionPlan, ...]
     positions: tuple[tuple[TopicPartition, Position | None], ...] = ()
     read_to: tuple[tuple[int, int], ...] = ()
+    store_cluster: ClientSettings | None = None
+    """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
 
 
 def assign(partitions: Sequence[TopicPartition], tasks_max: int) -> list[list[TopicPartition]]:

@@ -44,12 +44,18 @@ class Reporter:
     """
 
     def __init__(
-        self, plan: TaskPlan, store: PositionStore, sender: Sender, syncs_sender: Sender
+        self,
+        plan: TaskPlan,
+        store: PositionStore,
+        sender: Sender,
+        store_sender: Sender,
+        syncs_sender: Sender,
     ) -> None:
         self._plan = plan
         self._settings = plan.settings
         self._store = store
         self._sender = sender
+        self._store_sender = store_sender
         self._syncs_sender = syncs_sender
         self._syncs = OffsetSyncQueue(plan.settings.offset_lag_max)
         self._dirty: dict[TopicPartition, PartitionCopy] = {}
@@ -158,7 +164,7 @@ class Reporter:
             entries = [(copy.key, Entry(copy.position)) for copy in copies]
             batch = self._store.batches(entries)[home]
             written = _Written(self, copies)
-            if not self._sender.write(
+            if not self._store_sender.write(
                 SideWrite(self._plan.store.topic, home, batch, written, None)
             ):
                 written.result(None, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)

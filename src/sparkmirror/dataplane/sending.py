@@ -235,8 +235,9 @@ class Sender:
                 owner, token = owners.pop((result.topic, result.partition))
                 owner.result(token, result.error, result.base_offset, result.message)
 
-    def expire(self, timeout: float) -> None:
+    def expire(self) -> None:
         """Give up connections whose oldest request has waited too long, and tell owners of a node that cannot be dialled."""
+        timeout = self._cluster.settings.request_timeout
         now = time.monotonic()
         for channel in self._channels.values():
             connection = channel.connection
