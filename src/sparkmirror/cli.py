@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from sparkmirror.config.connector_files import read_connector
+from sparkmirror.config.environment import properties_from_environment
 from sparkmirror.config.properties import read_properties
+from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import SparkMirrorError
 from sparkmirror.logs import log_to_stderr
 
@@ -38,13 +43,47 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
     from sparkmirror.control.runner import MirrorMaker  # pyspark takes long to import
 
     maker = MirrorMaker(read_properties(file), targets or None)
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        maker.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    _stop_on_signals(maker.stop)
     sys.exit(maker.run())
+
+
+@commands.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def worker(file: Path | None) -> None:
+    """Run a Connect worker from a connect-distributed.properties FILE, from CONNECT_* variables, or both."""
+    from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
+
+    process = ConnectProcess(WorkerConfig.parse(_worker_properties(file)))
+    _stop_on_signals(process.stop)
+    sys.exit(process.run())
+
+
+@commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("connectors", nargs=-1, type=click.Path(path_type=Path))
+def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
+    """Run a Connect worker without a group from FILE, with the connectors of the given files (properties or JSON)."""
+    from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
+
+    config = WorkerConfig.parse(_worker_properties(file), standalone=True)
+    configs = [read_connector(path) for path in connectors]
+    process = ConnectProcess(config)
+    _stop_on_signals(process.stop)
+    sys.exit(process.run(configs))
+
+
+def _worker_properties(file: Path | None) -> dict[str, str]:
+    """What the file says, and over it what the environment says."""
+    properties = {} if file is None else read_properties(file)
+    return {**properties, **properties_from_environment(os.environ)}
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    def stopped(number: int, frame: FrameType | None) -> None:
+        stop()
+
+    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGINT, stopped)
 
 
 def main() -> None:

@@ -5,39 +5,18 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from cluster_pair import ClusterPair, running_pair
 from kafka_tools import QUICK_JVM
 
-from sparkmirror.tools.clusters import KafkaCluster, start_all
-
-
-class ClusterPair(NamedTuple):
-    """A source and a target, started side by side."""
-
-    source: KafkaCluster
-    target: KafkaCluster
-
-
-def _pair(brokers: int, directory: Path) -> Iterator[ClusterPair]:
-    pair = ClusterPair(
-        KafkaCluster("source", brokers, directory, jvm=QUICK_JVM),
-        KafkaCluster("target", brokers, directory, jvm=QUICK_JVM),
-    )
-    start_all(pair)
-    try:
-        yield pair
-    finally:
-        for cluster in pair:
-            cluster.close()
+from sparkmirror.tools.clusters import KafkaCluster
 
 
 @pytest.fixture(scope="session")
 def cluster_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPair]:
     """Two clusters of one broker each."""
-    yield from _pair(1, tmp_path_factory.mktemp("one-broker"))
+    yield from running_pair(1, tmp_path_factory.mktemp("one-broker"))
 
 
 @pytest.fixture(scope="session")

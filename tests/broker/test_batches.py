@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ClusterPair
+from cluster_pair import ClusterPair
 from copied import Content, Copied, Reports, Transactions, Unique, numbered
 from kafka_tools import (
     NewRecord,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from conftest import ClusterPair
+from cluster_pair import ClusterPair
 from copied import Copied, Transactions, Unique, numbered
 from copying import Copying
 from kafka_tools import (

@@ -22,6 +22,7 @@ from sparkmirror.config.definitions import (
 from sparkmirror.config.flow_keys import flow_problems, nearest, unused_keys
 from sparkmirror.config.keys import Problem, check, parse_boolean, require, split_list
 from sparkmirror.config.providers import resolve
+from sparkmirror.config.validation import checkpoint_problems
 from sparkmirror.errors import ConfigError
 
 ConnectorKind = Literal["source", "checkpoint", "heartbeat"]
@@ -46,6 +47,14 @@ WORKER_PREFIXES = (
     "replication.policy",
 )
 _HEARTBEATS = "emit.heartbeats.enabled"
+_REST_PREFIXES = (
+    "listeners",
+    "rest.",
+    "admin.listeners",
+    "access.control.",
+    "response.http.headers.config",
+    "ssl.",
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -131,6 +140,17 @@ class MirrorMakerConfig:
 
     def connector_config(self, pair: SourceAndTarget, connector: ConnectorKind) -> dict[str, str]:
         """The config of one of the pair's three connectors, references resolved."""
+        return self._resolve(self.written_config(pair, connector))
+
+    def connector_kinds(self, pair: SourceAndTarget) -> tuple[ConnectorKind, ...]:
+        """The connectors that a pair has: a pair that does not copy only sends heartbeats."""
+        if not self._replicates(pair):
+            return ("heartbeat",)
+        has_checkpoints = not checkpoint_problems(self.connector_config(pair, "checkpoint"))
+        return ("source", "checkpoint", "heartbeat") if has_checkpoints else ("source", "heartbeat")
+
+    def written_config(self, pair: SourceAndTarget, connector: ConnectorKind) -> dict[str, str]:
+        """The same with references as they are: so it is kept in the config topic, without secrets."""
         found = {name: self._raw[name] for name in self._raw if name in _CONNECTOR_NAMES}
         found |= _starting(self._raw, ("config.providers", "replication.policy"))
         for side, alias in (("source", pair.source), ("target", pair.target)):
@@ -145,7 +165,7 @@ class MirrorMakerConfig:
             "target.cluster.alias": pair.target,
             "enabled": "false",
         }
-        return self._resolve(defaults | found | with_prefix(self._raw, f"{pair}."))
+        return defaults | found | with_prefix(self._raw, f"{pair}.")
 
     @property
     def spark(self) -> dict[str, str]:
@@ -156,6 +176,11 @@ class MirrorMakerConfig:
     def mirror(self) -> dict[str, str]:
         """The `mirror.*` keys: settings of ours that MirrorMaker 2 does not have."""
         return self._resolve(_starting(self._raw, ("mirror.",)))
+
+    @property
+    def rest(self) -> dict[str, str]:
+        """The keys of the REST server through which nodes talk to each other."""
+        return self._resolve(_starting(self._raw, _REST_PREFIXES))
 
     @property
     def internal_rest(self) -> bool:

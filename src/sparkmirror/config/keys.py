@@ -198,8 +198,13 @@ def convert(key_type: KeyType, text: str) -> object:
     if key_type is KeyType.LIST:
         return split_list(trimmed)
     if key_type is KeyType.CLASS and not trimmed:
-        raise ValueError("Class  could not be found.")
+        raise ValueError(class_not_found(text))
     return trimmed
+
+
+def class_not_found(text: str) -> str:
+    """The words of `ConfigDef` for a class that does not exist."""
+    return f"Class {text} could not be found."
 
 
 def _integer(key_type: KeyType, trimmed: str) -> int:

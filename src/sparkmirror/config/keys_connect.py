@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkmirror.config.keys import Importance, Key, KeyType
 from sparkmirror.config.validators import Between, NonEmpty, OneOf, UniqueAliases, Validator
+from sparkmirror.config.versions import check_version
 
 _COMMON = "Common"
 _ERRORS = "Error Handling"
@@ -45,7 +46,7 @@ def _converter(part: str, order: int) -> tuple[Key, Key]:
             Importance.LOW,
             (_COMMON, order, "SHORT"),
             f"{part.capitalize()} converter class",
-            "Converter instead of the worker's. Records are copied as bytes whatever it says.",
+            "Converter instead of the worker's. One that does not copy bytes is refused.",
         ),
         _key(
             f"{name}.plugin.version",
@@ -55,6 +56,7 @@ def _converter(part: str, order: int) -> tuple[Key, Key]:
             (_COMMON, order + 1, "SHORT"),
             f"{part.capitalize()} converter version",
             "Version of that converter.",
+            check_version,
         ),
     )
 
@@ -91,6 +93,7 @@ CONNECTOR_KEYS: tuple[Key, ...] = (
         (_COMMON, 3, "MEDIUM"),
         "Connector version",
         "Version of the connector.",
+        check_version,
     ),
     _key(
         "tasks.max",
@@ -232,7 +235,7 @@ SOURCE_CONNECTOR_KEYS: tuple[Key, ...] = (
         (_EXACTLY_ONCE, 4, "SHORT"),
         "Transaction boundary interval",
         "How often transactions end if they end by time.",
-        Between(0),
+        Between(0, optional=True),
     ),
     _key(
         "offsets.storage.topic",

@@ -215,7 +215,11 @@ CHECKPOINT_ONLY_KEYS: tuple[Key, ...] = (
     _flag("refresh.groups.enabled", "true", "Whether to look for new groups."),
     _seconds("refresh.groups", "600", "How often to look for them."),
     _flag("emit.checkpoints.enabled", "true", "Whether checkpoints are written."),
-    _seconds("emit.checkpoints", "60", "How often checkpoints are written."),
+    replace(
+        # An intended difference: what a consumer repeats after a fail-over is what is not written.
+        _seconds("emit.checkpoints", "5", "How often checkpoints are written."),
+        mm2_default="60",
+    ),
     _flag("sync.group.offsets.enabled", "false", "Whether empty target groups are moved along."),
     _seconds("sync.group.offsets", "60", "How often they are moved."),
     _replicas("checkpoints"),

@@ -34,6 +34,14 @@ _CLASSES = {
     "io.strimzi.kafka.EnvVarConfigProvider": "env",
 }
 
+STANDARD_PROVIDERS = {
+    "config.providers": "env,file,dir",
+    "config.providers.env.class": f"{_KAFKA}.EnvVarConfigProvider",
+    "config.providers.file.class": f"{_KAFKA}.FileConfigProvider",
+    "config.providers.dir.class": f"{_KAFKA}.DirectoryConfigProvider",
+}
+"""Worker keys that name the three providers, for one whose whole config is its owner's file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -66,6 +74,21 @@ def resolve(
         values if settings is None else settings, os.environ if environment is None else environment
     )
     return {name: _resolve_value(name, value, providers) for name, value in values.items()}
+
+
+def resolve_named(
+    values: Mapping[str, str],
+    settings: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """`values` with the references to providers that `settings` name, and to no others.
+
+    For connector configs on a worker: whoever may send one must not be able to read the worker's
+    files and environment unless the worker's owner says so.
+    """
+    if "config.providers" not in settings:
+        return dict(values)
+    return resolve(values, environment, settings)
 
 
 def _resolve_value(name: str, value: str, providers: Mapping[str, Provider]) -> str:

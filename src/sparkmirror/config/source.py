@@ -65,7 +65,10 @@ class SourceConfig:
     @classmethod
     def parse(cls, props: Mapping[str, str]) -> Self:
         """Settings from a connector config; one ConfigError that names everything wrong in it."""
-        require([*check(_KEYS, props), *_problems(props)], f"Connector {props.get('name', '?')}")
+        require(
+            [*check(_KEYS, props), *source_config_problems(props)],
+            f"Connector {props.get('name', '?')}",
+        )
         values = parse(_KEYS, props)
         policy_class = values.text("replication.policy.class")
         config = cls(
@@ -129,7 +132,7 @@ class SourceConfig:
         return ConfigPropertyFilter(self.config_properties_exclude)
 
 
-def _problems(props: Mapping[str, str]) -> list[Problem]:
+def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
     """What the key table cannot say: rules between keys, and what this program cannot do."""
     problems = [*source_problems(props), *java_class_problems(props)]
     level = _ISOLATION_LEVELS("isolation.level of the source consumer", isolation_level(props))

@@ -44,12 +44,15 @@ def _java_double(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number not below `low` and not above `high`, where given."""
+    """A number not below `low` and not above `high`, where given; perhaps none at all."""
 
     low: float | None = None
     high: float | None = None
+    optional: bool = False
 
     def __call__(self, name: str, value: object) -> str | None:
+        if value is None and self.optional:
+            return None
         if not isinstance(value, int | float):
             return invalid(name, value, "Value must be non-null")
         if self.low is not None and value < self.low:
@@ -89,19 +92,22 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list without empty elements, of `words` only where given, and perhaps not empty itself."""
+    """A list in which nothing is empty or twice, of `words` only where given, perhaps not empty."""
 
     words: tuple[str, ...] = ()
     may_be_empty: bool = True
 
     def __call__(self, name: str, value: object) -> str | None:
-        items = value if isinstance(value, tuple) else ()
-        if not items and not self.may_be_empty:
-            valid = f" Valid values include: [{', '.join(self.words)}]" if self.words else ""
-            return f"Configuration '{name}' must not be empty.{valid}"
-        if "" in items:
+        if not isinstance(value, tuple):
+            return f"Configuration '{name}' values must not be null."
+        if not value and not self.may_be_empty:
+            valid = f"[{', '.join(self.words)}]" if self.words else "any non-empty value"
+            return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
+        if len(set(value)) < len(value):
+            return f"Configuration '{name}' values must not be duplicated."
+        if "" in value:
             return f"Configuration '{name}' values must not be empty."
-        wrong = [item for item in items if self.words and item not in self.words]
+        wrong = [item for item in value if self.words and item not in self.words]
         return OneOf(self.words)(name, wrong[0]) if wrong else None
 
 

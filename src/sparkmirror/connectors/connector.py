@@ -1,6 +1,6 @@
 """What a worker runs: the seam between the control room and the three connectors.
 
-A connector finds out what there is to do and splits it into task configs; a task does it. Source tasks are run together as a Spark
+A connector finds out what there is to do and splits it into task configs; a task does it. Source tasks run together as a Spark
 job (see `dataplane`); the others are threads of the worker.
 """
 

@@ -1,220 +1,89 @@
-"""The source connector: both clusters' topics in, remote topics created and widened, partitions assigned to tasks out."""
+"""The source connector: a connector config in, the configs of its tasks out, made anew whenever the topics change."""
 
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from sparkmirror.config.source import SourceConfig
-from sparkmirror.dataplane.plan import PartitionPlan, assign
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.dataplane.plan import assign
 from sparkmirror.errors import KafkaError
-from sparkmirror.formats.progress import progress_topic
-from sparkmirror.kafka import admin
-from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.policy.filters import should_replicate_topic
+from sparkmirror.kafka.fetch import TopicPartition
 
-from . import metadata
+from .background import Background
+from .connector import ConnectorContext
+from .patience import patiently, pause
+from .source_settings import source_settings
+from .source_topics import SourceTopics
 
 log = logging.getLogger(__name__)
-_PROGRESS_CONFIGS = {
-    "cleanup.policy": "delete",
-    "retention.ms": "3600000",
-    "segment.ms": "600000",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StorageTopic:
-    """The Connect offsets topic of the worker."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    factor_explicit: bool
-    configs: dict[str, str]
+TASK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceTask"
+_ASSIGNED = "task.assigned.partitions"
 
 
 class SourceConnector:
-    """Keeps the list of source partitions and the remote topics in step.
-
-    Invariant: `tasks` names only partitions whose remote partition existed at the last refresh.
-    """
+    """Watches the topics in a thread, from `start` to `stop`; `enabled=false` means no tasks and no watching."""
 
     def __init__(
-        self, config: SourceConfig, source: Cluster, target: Cluster, storage: StorageTopic
+        self, props: Mapping[str, str], context: ConnectorContext, worker: WorkerConfig
     ) -> None:
-        self._config = config
-        self._source = source
-        self._target = target
-        self._storage = storage
-        self._partitions: list[tuple[str, int]] = []
-        self._compacted: set[str] = set()
-        self._reported: set[str] = set()
+        self._props = dict(props)
+        self._context = context
+        self._settings = source_settings(props, worker)
+        self._label = f"Connector {self._settings.config.name}"
+        self._source = Cluster(self._settings.source)
+        self._target = Cluster(self._settings.target)
+        self._topics = SourceTopics(self._settings, self._source, self._target)
+        patience = self._settings.config.admin_timeout_ms / 1000
+        self._background = Background(self._label, self._watch, context.fail, patience)
 
     def start(self) -> None:
-        """Create the topics that replication itself needs, then look for the first time."""
-        self._source.refresh(None)
-        self._target.refresh(None)
-        self._create_internal()
-        self.refresh()
+        for warning in self._settings.config.warnings:
+            log.warning("%s: %s", self._label, warning)
+        if self._settings.config.enabled:
+            self._background.start()
 
-    def refresh(self) -> bool:
-        """Look at both clusters, create and widen what is missing; True if the tasks are not what they were."""
-        self._source.refresh(None)
-        self._target.refresh(None)
-        wanted = sorted(self._wanted_topics())
-        counts = {self._remote(name): len(self._source.topics[name].partitions) for name in wanted}
-        configs = admin.topic_configs(self._source, wanted)
-        self._provide(counts, {self._remote(name): name for name in wanted}, configs)
-        compacted = {name for name in wanted if metadata.is_compacted(configs.get(name, ()))}
-        partitions = [
-            (name, partition)
-            for name in wanted
-            for partition in sorted(self._source.topics[name].partitions)
-            if self._has_remote(name, partition)
-        ]
-        changed = partitions != self._partitions or compacted != self._compacted
-        if changed:
-            self._tell_change(partitions)
-        self._partitions, self._compacted = partitions, compacted
-        return changed
+    def stop(self) -> None:
+        self._background.stop()
 
-    def tasks(self) -> list[list[PartitionPlan]]:
-        """The partitions of each connector task."""
+    def task_configs(self, tasks_max: int) -> list[dict[str, str]]:
         return [
-            [
-                PartitionPlan(
-                    topic, partition, self._remote(topic), topic in self._compacted, index
-                )
-                for topic, partition in partitions
-            ]
-            for index, partitions in enumerate(assign(self._partitions, self._config.tasks_max))
+            {
+                **self._props,
+                "task.class": TASK_CLASS,
+                "task.index": str(index),
+                _ASSIGNED: ",".join(f"{topic}-{number}" for topic, number in partitions),
+            }
+            for index, partitions in enumerate(assign(self._topics.partitions(), tasks_max))
         ]
 
-    # -- topics -------------------------------------------------------------------------------
-
-    def _remote(self, topic: str) -> str:
-        return self._config.policy.format_remote_topic(self._config.source_alias, topic)
-
-    def _wanted_topics(self) -> list[str]:
-        config = self._config
-        chosen = config.topic_filter()
-        return [
-            name
-            for name, info in self._source.topics.items()
-            if not info.internal
-            and should_replicate_topic(
-                config.policy, chosen, config.heartbeats_replication, config.target_alias, name
-            )
-        ]
-
-    def _has_remote(self, topic: str, partition: int) -> bool:
-        info = self._target.topics.get(self._remote(topic))
-        return info is not None and partition in info.partitions
-
-    def _create_internal(self) -> None:
-        config, storage = self._config, self._storage
-        wanted = [
-            (
-                self._target,
-                NewTopic(
-                    storage.name, storage.partitions, storage.replication_factor, storage.configs
-                ),
-                storage.factor_explicit,
-            ),
-            (
-                self._target,
-                NewTopic(
-                    progress_topic(config.source_alias),
-                    1,
-                    storage.replication_factor,
-                    _PROGRESS_CONFIGS,
-                ),
-                storage.factor_explicit,
-            ),
-        ]
-        if config.emit_offset_syncs:
-            at_source = config.offset_syncs_location == "source"
-            syncs = NewTopic(
-                config.offset_syncs_topic,
-                1,
-                config.offset_syncs_replication_factor,
-                {"cleanup.policy": "compact"},
-            )
-            explicit = config.offset_syncs_replication_factor_explicit
-            wanted.append((self._source if at_source else self._target, syncs, explicit))
-        for cluster, topic, explicit in wanted:
-            if topic.name in cluster.topics:
-                continue
-            for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
-                if topic.name == storage.name:
-                    raise error  # without positions nothing can be copied
-                log.warning("%s", error)
-
-    def _provide(
-        self,
-        counts: dict[str, int],
-        originals: dict[str, str],
-        configs: dict[str, list[admin.ConfigEntry]],
-    ) -> None:
-        """Create and widen the remote topics; one that cannot be is told and left out."""
-        existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
-        create, widen = metadata.missing_topics(counts, existing)
-        config = self._config
-        new = [
-            NewTopic(
-                name,
-                count,
-                config.replication_factor,
-                metadata.creation_configs(
-                    configs.get(originals[name], ()),
-                    config.config_property_filter(),
-                    with_defaults=config.use_defaults_from == "source",
-                ),
-            )
-            for name, count in create.items()
-        ]
-        errors: dict[str, KafkaError] = dict(
-            metadata.create(
-                self._target, new, may_lower_factor=not config.replication_factor_explicit
-            )
-        )
-        for name, error in admin.create_partitions(self._target, widen).items():
-            if error is None:
-                log.info("Widened topic %s to %d partitions.", name, widen[name])
-            else:
-                errors[name] = error
-        for name, failure in errors.items():
-            if name not in self._reported:  # once, not at every refresh
-                log.error("%s", failure)
-        self._reported = set(errors)
-        made = {name: count for name, count in counts.items() if name in create or name in widen}
-        self._wait_for({name: count for name, count in made.items() if name not in errors})
-
-    def _wait_for(self, counts: dict[str, int]) -> None:
-        """Until the target tells of the partitions it has just made: brokers hear of them one after the other."""
-        deadline = time.monotonic() + self._config.admin_timeout_ms / 1000
-        while counts and time.monotonic() < deadline:
-            self._target.refresh(None)
-            if all(self._has_all(name, count) for name, count in counts.items()):
+    def _watch(self) -> None:
+        stopping = self._background.stopping
+        try:
+            if not patiently(self._topics.start, stopping, self._label):
                 return
-            time.sleep(0.05)
+            if self._background.ready():
+                self._context.request_task_reconfiguration()
+            interval = self._settings.refresh_interval
+            while interval and not pause(stopping, interval):
+                self._look()
+        finally:
+            self._source.close()
+            self._target.close()
 
-    def _has_all(self, remote: str, count: int) -> bool:
-        info = self._target.topics.get(remote)
-        return info is not None and len(info.partitions) >= count
+    def _look(self) -> None:
+        try:
+            if self._topics.refresh():
+                self._context.request_task_reconfiguration()
+        except KafkaError as error:
+            log.warning("%s: the topics could not be looked at: %s", self._label, error)
 
-    def _tell_change(self, partitions: list[tuple[str, int]]) -> None:
-        before, after = set(self._partitions), set(partitions)
-        topics = {topic for topic, _ in after}
-        log.info(
-            "Flow %s->%s: %d partition(s) of %d topic(s), %d new, %d gone.",
-            self._config.source_alias,
-            self._config.target_alias,
-            len(after),
-            len(topics),
-            len(after - before),
-            len(before - after),
-        )
+
+def assigned_partitions(task: Mapping[str, str]) -> list[TopicPartition]:
+    """The source partitions that a task config names."""
+    found = []
+    for item in filter(None, task.get(_ASSIGNED, "").split(",")):
+        topic, _, number = item.rpartition("-")
+        found.append((topic, int(number)))
+    return found

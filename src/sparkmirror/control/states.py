@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import total_ordering
 
+VERSION = "4.3.1"
+"""The version of Connect and of MirrorMaker's connectors that we stand in for."""
+COMMIT = "26b251a451ce941d"
+
 
 class TargetState(StrEnum):
     """What a connector is wanted to be."""

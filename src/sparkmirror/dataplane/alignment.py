@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import NumberingLost
@@ -49,6 +49,15 @@ class Pair:
     partition: int
     limits: FetchLimits
     compacted: bool = False
+    remote_partition: int = -1
+    """Where the records go, if that is another partition."""
+    shape: Callable[[Piece], Piece | None] | None = None
+    """What of a piece goes there, and how; None: all, as it is."""
+
+    @property
+    def at(self) -> int:
+        """The partition on the target."""
+        return self.partition if self.remote_partition < 0 else self.remote_partition
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -116,7 +125,7 @@ def _visible_tail(pair: Pair, position: Position, expected: int | None) -> Tail:
     """The tail up to the number that the leader wants next; what is not replicated yet becomes visible in a moment."""
     deadline = time.monotonic() + _VISIBLE_PATIENCE_S
     while True:
-        tail = read_tail(pair.target, pair.remote, pair.partition, position)
+        tail = read_tail(pair.target, pair.remote, pair.at, position)
         if expected is None or tail.is_cut or tail.missing:
             return tail
         gained = distance(expected, tail.end_sequence)
@@ -188,7 +197,11 @@ def _available(pair: Pair, start: int) -> Iterator[Piece]:
     end = admin.list_offsets(pair.source, [key], admin.LATEST, pair.limits.isolation)[key]
     stream = Stream(start, pair.limits.isolation)
     for fetched in log.read(pair.source, pair.topic, pair.partition, start, end, pair.limits):
-        yield from stream.feed(fetched)
+        pieces = stream.feed(fetched)
+        if pair.shape is None:
+            yield from pieces
+        else:
+            yield from filter(None, map(pair.shape, pieces))
 
 
 def _earliest(pair: Pair) -> int:
@@ -201,7 +214,7 @@ def _earliest(pair: Pair) -> int:
 
 def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     """The target lost records that it had acknowledged, or its leader only lost count of them: its log tells which."""
-    held = last_held(pair.target, pair.remote, pair.partition, position, expected)
+    held = last_held(pair.target, pair.remote, pair.at, position, expected)
     tail = _visible_tail(pair, held, expected)
     keeps = not tail.missing and expected in (None, tail.end_sequence)
     at_end = replace(position, target_offset=tail.end_offset)
@@ -251,7 +264,7 @@ def _count_before(pair: Pair, start: int, end: int) -> int:
 
 def _by_content(pair: Pair, position: Position) -> Aligned:
     """Find by content how far the target has come; a new numbering must begin there."""
-    tail = read_content(pair.target, pair.remote, pair.partition, position)
+    tail = read_content(pair.target, pair.remote, pair.at, position)
     at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
     if tail.count == 0:
         return Aligned(at_end, False)

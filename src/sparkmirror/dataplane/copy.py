@@ -12,14 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkmirror.errors import KafkaError
+from sparkmirror.formats.position import Position
 from sparkmirror.kafka.cluster import Cluster, back_off
 
 from .addressing import Sent
 from .fetching import Fetcher
 from .partition import Budget, PartitionCopy
-from .plan import TaskPlan
+from .plan import PartitionPlan, TaskPlan
 from .poller import Poller
 from .positions import PositionStore
+from .record_path import RecordCopy
 from .reporting import Reporter
 from .sending import Sender
 from .troubles import Ends, Troubles
@@ -72,18 +74,35 @@ class CopyTask:
         )
         self._senders = tuple(dict.fromkeys((self._sender, self._store_sender, self._side_sender)))
         self._wire: tuple[Fetcher | Sender, ...] = (self._fetcher, *self._senders)
-        self._copies = {
-            part.key: PartitionCopy(part, plan.settings, self._budget, self)
-            for part in plan.partitions
-        }
+        self._with_records: list[RecordCopy] = []
+        self._copies = {part.key: self._new_copy(part) for part in plan.partitions}
         self._reporter = Reporter(
             plan, self._store, self._sender, self._store_sender, self._syncs_sender()
         )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
-        self._troubles = Troubles(plan, ends, self._store, self._reporter)
+        self._troubles = Troubles(plan, ends, self._store, self._reporter, self._fitting)
         self._readers: tuple[Fetcher | Sender | Troubles, ...] = (*self._wire, self._troubles)
         self._refreshed_at = 0.0
         self._refresh_due = False
+
+    def _new_copy(self, part: PartitionPlan) -> PartitionCopy:
+        chain = self._settings.transforms
+        if chain is None or chain.on(part.remote) is None:
+            return PartitionCopy(part, self._settings, self._budget, self)
+        return self._new_record_copy(part)
+
+    def _new_record_copy(self, part: PartitionPlan) -> RecordCopy:
+        copy = RecordCopy(part, self._settings, self._budget, self)
+        self._with_records.append(copy)
+        return copy
+
+    def _fitting(self, copy: PartitionCopy, position: Position) -> PartitionCopy:
+        """The copy that can go on from a position: transforms that are no longer wanted must be brought to their end first."""
+        if position.transforms is None or isinstance(copy, RecordCopy):
+            return copy
+        copy.suspend()
+        self._copies[copy.key] = fitting = self._new_record_copy(copy.plan)
+        return fitting
 
     def _new_sender(self, cluster: Cluster) -> Sender:
         return Sender(
@@ -125,11 +144,18 @@ class CopyTask:
         self._poller.wait(_TICK_S)
         self._reporter.turn()
         now = time.monotonic()
+        if self._with_records:
+            self._open_targets()
         self._troubles.turn(now)
         if self._refresh_due or any(part.stale for part in self._readers):
             self._refresh(now)
         if self._reporter.is_due(now):
             self._tick(now)
+
+    def _open_targets(self) -> None:
+        waiting = [copy for copy in self._with_records if copy.wanted]
+        if waiting:
+            self._troubles.open(waiting)
 
     def _tick(self, now: float) -> None:
         self._reporter.report(now, self._copies.values(), self._troubles.errors)
@@ -179,7 +205,7 @@ class CopyTask:
     def _topics(self) -> dict[Cluster, set[str]]:
         """What must be known of each cluster."""
         source = {part.topic for part in self._plan.partitions}
-        target = {part.remote for part in self._plan.partitions}
+        target = {name for copy in self._copies.values() for name in copy.remotes}
         if self._settings.progress_topic:
             target.add(self._settings.progress_topic)
         if self._settings.offset_syncs_topic:
@@ -218,11 +244,13 @@ class CopyTask:
         self._refresh_due = False
         for part in self._readers:
             part.refreshed()
+        for routed in self._with_records:
+            routed.look_for(self._target.topics)
         for copy in self._copies.values():
             if copy.active:
                 self._fetcher.want(copy)
                 if copy.has_work and not copy.trouble:
-                    self._sender.offer(copy)
+                    copy.offer_to(self._sender)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -230,18 +258,26 @@ class CopyTask:
         if copy.fetch_trouble:
             self._troubles.add(copy)
         if copy.has_work:
-            self._sender.offer(copy)
+            copy.offer_to(self._sender)
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         self._troubles.passed(copy)
         self._reporter.acknowledged(copy, sent, base_offset)
+
+    def moved(self, copy: RecordCopy) -> None:
+        self._troubles.passed(copy)
+        self._reporter.moved(copy)
+
+    def unreadable(self, copy: RecordCopy) -> None:
+        self._fetcher.forget(copy)
+        self._troubles.add(copy)
 
     def changed(self, copy: PartitionCopy) -> None:
         if copy.trouble:
             self._troubles.add(copy)
             return
         if copy.has_work:
-            self._sender.offer(copy)
+            copy.offer_to(self._sender)
         has_room = copy.ready_bytes * 2 < self._settings.partition_buffer_bytes
         if has_room and copy.active and not self._fetcher.is_wanted(copy):
             self._fetcher.want(copy)

@@ -13,6 +13,8 @@ import re
 import shlex
 import sys
 import threading
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,22 +27,25 @@ from sparkmirror.errors import SparkError
 from .copy import LedgerRow
 from .gateway import Gateway
 from .plan import TaskPlan
+from .slots import Slots
 from .worker import run_plans
 
 log = logging.getLogger(__name__)
 
 # What pyspark raises when its JVM is gone, or when another thread has stopped the context (it then finds None where it looks).
 _GONE = (Py4JError, OSError, TypeError, AttributeError)
+_CANCEL_AGAIN_S = 0.25
+_PLENTY = 512
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
 
 
-def session_config(settings: Mapping[str, str], flows: int) -> dict[str, str]:
+def session_config(settings: Mapping[str, str]) -> dict[str, str]:
     """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
 
-    A slot per core is enough: connector tasks that share a Python worker also share its requests, which is cheaper for both
-    sides than a worker each. `flows` jobs run at once, and each needs a slot.
+    A local master gets plenty of slots: one is a thread that waits for its Python worker, and costs nothing until it is used. How
+    many tasks run is decided by `SparkSession.width`.
     """
     level = settings.get("spark.log.level", "off").lower()
     defaults = {
@@ -61,26 +66,20 @@ def session_config(settings: Mapping[str, str], flows: int) -> dict[str, str]:
     found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
     if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
         del found["spark.driver.host"]  # executors elsewhere must be able to call back
-    found["spark.master"] = _enough_slots(found["spark.master"], flows)
+    if local_width(found["spark.master"]) is not None:
+        found["spark.master"] = f"local[{_PLENTY}]"
     quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"
     own = found.get("spark.driver.extraJavaOptions", "")
     found["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {quiet} {own}".strip()
     return found
 
 
-def _enough_slots(master: str, flows: int) -> str:
-    """A local master with a slot for every flow at least: a job that waits for one would wait for ever."""
-    match = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+def local_width(master: str) -> int | None:
+    """How many tasks a local master asks for; None for other masters."""
+    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if match is None:
-        return master
-    cores = match.group(1) or "1"
-    slots = (os.cpu_count() or 1) if cores == "*" else int(cores)
-    if slots >= flows:
-        return master
-    log.warning(
-        "spark.master=%s has %d slot(s) for %d flows; using local[%d].", master, slots, flows, flows
-    )
-    return f"local[{flows}]"
+        return None
+    return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or "1")
 
 
 class SparkSession:
@@ -90,8 +89,10 @@ class SparkSession:
     a SparkError.
     """
 
-    def __init__(self, settings: Mapping[str, str], flows: int) -> None:
-        self._config = session_config(settings, flows)
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._config = session_config(settings)
+        self._local_width = local_width(settings.get("spark.master", "local[*]"))
+        self.slots = Slots()
         self._context: SparkContext | None = None
         self._gateway: Gateway | None = None
         self._lock = threading.Lock()
@@ -144,8 +145,14 @@ class SparkSession:
             os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 
     @property
-    def slots(self) -> int:
-        """How many tasks can run at the same time."""
+    def width(self) -> int:
+        """How many tasks are worth running at the same time.
+
+        On one machine one a core, unless the user has said otherwise: connector tasks that share a Python worker also share its
+        requests, which is cheaper for both sides than a worker each.
+        """
+        if self._local_width is not None:
+            return self._local_width
         context = self._context
         if context is None:
             raise SparkError("The Spark session is not started.")
@@ -203,6 +210,7 @@ class CopyJob:
     def __init__(self, context: SparkContext, name: str, plans: Sequence[TaskPlan]) -> None:
         self._context = context
         self._name = name
+        self._group = f"{name} {uuid.uuid4()}"
         self._plans = list(plans)
         self.ledger: list[LedgerRow] = []
         self.error: SparkError | None = None
@@ -217,7 +225,7 @@ class CopyJob:
     def _run(self) -> None:
         context = self._context
         try:
-            context.setJobGroup(self._name, f"sparkmirror {self._name}", interruptOnCancel=True)
+            context.setJobGroup(self._group, f"sparkmirror {self._name}", interruptOnCancel=True)
             rows = context.parallelize(self._plans, len(self._plans)).mapPartitions(run_plans)
             self.ledger = list(rows.collect())
         except _GONE as error:
@@ -229,11 +237,16 @@ class CopyJob:
             self.finished.set()
 
     def cancel(self, timeout: float = 10.0) -> None:
-        """End the job: its Python workers are killed, which is always safe."""
+        """End the job: its Python workers are killed, which is always safe.
+
+        Told again until it has ended: Spark knows of a job only some time after it was submitted.
+        """
         self.cancelled = True
-        with contextlib.suppress(*_GONE):
-            self._context.cancelJobGroup(self._name)
-        self.finished.wait(timeout)
+        deadline = time.monotonic() + timeout
+        while not self.finished.is_set() and time.monotonic() < deadline:
+            with contextlib.suppress(*_GONE):
+                self._context.cancelJobGroup(self._group)
+            self.finished.wait(_CANCEL_AGAIN_S)
 
 
 def _first_line(error: BaseException) -> str:

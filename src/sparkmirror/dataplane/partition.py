@@ -43,6 +43,12 @@ class Watcher(Protocol):
         """There may be more to send, or trouble to deal with."""
 
 
+class Offers(Protocol):
+    """Who sends what partitions have to send."""
+
+    def offer(self, copy: PartitionCopy) -> None: ...
+
+
 class PartitionCopy:
     """The state of one partition in a copy task.
 
@@ -121,6 +127,20 @@ class PartitionCopy:
         self.high_watermark = -1
         self.last_timestamp = -1
 
+    @property
+    def whole(self) -> PartitionCopy:
+        """The copy of the source partition that this is (a part of)."""
+        return self
+
+    @property
+    def remotes(self) -> list[str]:
+        """The topics on the target that it writes to."""
+        return [self.plan.remote]
+
+    def offer_to(self, sender: Offers) -> None:
+        """Tell the sender that there is something to send."""
+        sender.offer(self)
+
     # -- from the source ----------------------------------------------------------------------
 
     @property
@@ -148,8 +168,12 @@ class PartitionCopy:
             )
             return
         for piece in pieces:
-            self._ready.append(piece)
-            self._count(len(piece.view))
+            self.push(piece)
+
+    def push(self, piece: Piece) -> None:
+        """Take in one piece to be sent."""
+        self._ready.append(piece)
+        self._count(len(piece.view))
 
     def _count(self, size: int) -> None:
         self.ready_bytes += size

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sparkmirror.formats.position import Position
 from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
+from sparkmirror.transforms.chain import TransformChain
 
 from .positions import StoreAddress
 
@@ -54,6 +55,12 @@ class CopySettings:
     offset_syncs_at_source: bool = True
     progress_topic: str = ""
     """Empty: no progress records."""
+    transforms: TransformChain | None = None
+    """What records pass through on their way; partitions that it does not touch are copied batch by batch."""
+    replication_factor: int = -1
+    """Of topics that transforms name record by record, which the task creates (-1: the brokers' own default)."""
+    may_lower_factor: bool = True
+    """Whether they get fewer replicas on a cluster that has not so many brokers."""
 
 
 @dataclass(frozen=True, slots=True)

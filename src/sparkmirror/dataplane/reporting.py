@@ -90,6 +90,13 @@ class Reporter:
             self._take_note(copy, _Run(first, base_offset, 1))
             self._runs[copy] = _Run(sent.last_offset, base_offset + count - 1, 1)
 
+    def moved(self, copy: PartitionCopy) -> None:
+        """The position of a partition has moved with nothing to be told of offsets."""
+        self._dirty[copy.key] = copy
+        self._stirred.add(copy.key)
+        if copy.last_timestamp >= 0:
+            self._ages[copy.key] = int(time.time() * 1000) - copy.last_timestamp
+
     def _take_note(self, copy: PartitionCopy, run: _Run) -> None:
         if self._settings.offset_syncs_topic:
             self._syncs.acked(copy.key, run.upstream, run.downstream, run.count)

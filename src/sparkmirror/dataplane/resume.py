@@ -61,7 +61,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class Facts:
     """What both clusters say of the partitions, asked for all at once."""
 
     earliest: dict[TopicPartition, int]
@@ -171,7 +171,7 @@ class Resumer:
         self,
         parts: Sequence[PartitionPlan],
         known: Mapping[TopicPartition, Position],
-        facts: _Facts,
+        facts: Facts,
         outcome: Outcome,
     ) -> dict[TopicPartition, tuple[Position, Numbering | None]]:
         """Decide for each partition; gives the claims to be made, each with the numbering that it replaces."""
@@ -204,12 +204,14 @@ class Resumer:
 
     def _gather(
         self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
-    ) -> _Facts:
+    ) -> Facts:
         keys = [part.key for part in parts]
-        remotes = {(part.remote, part.partition): part.key for part in parts}
+        remotes = {
+            (part.remote, part.partition): part.key for part in parts if self._needs_remote(part)
+        }
         ends = admin.list_offsets(self._target, remotes, admin.LATEST)
         producers = admin.describe_producers(self._target, remotes)
-        return _Facts(
+        return Facts(
             earliest=admin.list_offsets(self._source, keys, admin.EARLIEST),
             latest=admin.list_offsets(self._source, keys, admin.LATEST),
             target_end={remotes[key]: end for key, end in ends.items()},
@@ -240,11 +242,15 @@ class Resumer:
             if 0 <= end < (positions[key] or Position(-1)).next_offset
         }
 
+    def _needs_remote(self, part: PartitionPlan) -> bool:
+        """Whether what the target says of the remote topic matters."""
+        return True
+
     def _source_id(self, part: PartitionPlan) -> str:
-        return _hex(self._source.topic(part.topic).topic_id)
+        return hex_id(self._source.topic(part.topic).topic_id)
 
     def _target_id(self, part: PartitionPlan) -> str:
-        return _hex(self._target.topic(part.remote).topic_id)
+        return hex_id(self._target.topic(part.remote).topic_id)
 
     def _same_source(self, part: PartitionPlan, position: Position) -> bool:
         return position.source_id in ("", self._source_id(part)) or not self._source_id(part)
@@ -252,26 +258,20 @@ class Resumer:
     # -- decisions ----------------------------------------------------------------------------
 
     def _decide(
-        self, part: PartitionPlan, position: Position | None, facts: _Facts, outcome: Outcome
+        self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome
     ) -> Position:
         """The position to go on from; with another numbering than `position` if a new one must be claimed."""
         if position is None or position.numbering is None:
             return self._begin(part, position, facts, outcome)
         first = facts.earliest[part.key]
         if not self._same_source(part, position):
-            outcome.losses.append(
-                Loss(
-                    part.topic,
-                    part.partition,
-                    f"topic {part.topic} was deleted and created again on {self._source.settings}; "
-                    f"its records from offset {first} on are copied behind the old ones.",
-                )
-            )
+            outcome.losses.append(self._recreated_source(part, first))
             return self._renumber(part, replace(position, target_offset=0), first - 1, facts)
         if position.target_id not in ("", self._target_id(part)) and self._target_id(part):
             return self._recreated_target(part, position, facts)
-        if part.key in facts.truncated_to or facts.latest[part.key] < position.next_offset:
-            return self._truncated(part, position, facts, outcome)
+        if self._is_truncated(part, position, facts):
+            end = self._truncated(part, position, facts, outcome)
+            return self._renumber(part, replace(position, target_offset=0), end - 1, facts)
         aligned = self._aligned(part, position, facts)
         if aligned.trouble:
             outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
@@ -283,6 +283,14 @@ class Resumer:
             return self._renumber(part, position, position.offset, facts)
         return position
 
+    def _recreated_source(self, part: PartitionPlan, first: int) -> Loss:
+        return Loss(
+            part.topic,
+            part.partition,
+            f"topic {part.topic} was deleted and created again on {self._source.settings}; "
+            f"its records from offset {first} on are copied behind the old ones.",
+        )
+
     def _retention_loss(self, part: PartitionPlan, start: int, first: int) -> Loss:
         return Loss(
             part.topic,
@@ -293,7 +301,7 @@ class Resumer:
         )
 
     def _begin(
-        self, part: PartitionPlan, position: Position | None, facts: _Facts, outcome: Outcome
+        self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome
     ) -> Position:
         """No numbering yet: a new partition, or one that another program replicated so far, or a reset one."""
         earliest, latest = facts.earliest[part.key], facts.latest[part.key]
@@ -317,16 +325,16 @@ class Resumer:
         return self._renumber(part, Position(start - 1), start - 1, facts)
 
     def _renumber(
-        self, part: PartitionPlan, position: Position, offset: int, facts: _Facts
+        self, part: PartitionPlan, position: Position, offset: int, facts: Facts
     ) -> Position:
-        states = {} if facts.producers is None else facts.producers[part.key]
+        states = {} if facts.producers is None else facts.producers.get(part.key, {})
         if offset != position.offset:  # the leader epoch is that of another record
             position = replace(position, leader_epoch=-1)
         numbering = position.numbering
         if numbering is not None and numbering.producer_id in states:
             used = max(numbering.epoch, states[numbering.producer_id].epoch)
             position = replace(position, numbering=replace(numbering, epoch=used))
-        end = max(facts.target_end[part.key], position.target_offset)
+        end = max(facts.target_end.get(part.key, 0), position.target_offset)
         fresh = renumbered(position, self._next(position), offset, end, self._stamp)
         return replace(fresh, source_id=self._source_id(part), target_id=self._target_id(part))
 
@@ -336,7 +344,7 @@ class Resumer:
             self._fresh = admin.init_producer_id(self._target)
         return next_numbering(position, self._fresh)
 
-    def _recreated_target(self, part: PartitionPlan, position: Position, facts: _Facts) -> Position:
+    def _recreated_target(self, part: PartitionPlan, position: Position, facts: Facts) -> Position:
         mode = self._settings.recreated_target
         blank = replace(position, target_offset=0)
         if mode == "restart":
@@ -350,9 +358,13 @@ class Resumer:
             "from where the copy stood.",
         )
 
+    def _is_truncated(self, part: PartitionPlan, position: Position, facts: Facts) -> bool:
+        return part.key in facts.truncated_to or facts.latest[part.key] < position.next_offset
+
     def _truncated(
-        self, part: PartitionPlan, position: Position, facts: _Facts, outcome: Outcome
-    ) -> Position:
+        self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
+    ) -> int:
+        """Where the source's log ends now; what was copied beyond is told."""
         end = min(facts.truncated_to.get(part.key, position.next_offset), facts.latest[part.key])
         outcome.losses.append(
             Loss(
@@ -364,9 +376,9 @@ class Resumer:
                 position.offset,
             )
         )
-        return self._renumber(part, replace(position, target_offset=0), end - 1, facts)
+        return end
 
-    def _aligned(self, part: PartitionPlan, position: Position, facts: _Facts) -> Aligned:
+    def _aligned(self, part: PartitionPlan, position: Position, facts: Facts) -> Aligned:
         """The position that the target bears out."""
         numbering = position.numbering
         assert numbering is not None  # noqa: S101 - _decide begins unnumbered ones
@@ -384,5 +396,5 @@ class Resumer:
         return alignment.align(pair, position, state, facts.target_end[part.key])
 
 
-def _hex(topic_id: bytes) -> str:
+def hex_id(topic_id: bytes) -> str:
     return "" if topic_id == NO_TOPIC_ID else topic_id.hex()

@@ -165,7 +165,42 @@ class Sender:
         """One batch of each partition that has one, up to the size of a request; small writes first."""
         batches: list[produce.Outgoing] = []
         owners: dict[tuple[str, int], tuple[Owner, Any]] = {}
+        if channel.side:
+            self._gather_small(channel, batches, owners)
         size = 0
+        for copy in list(channel.ready):
+            if size >= self._max_bytes:
+                break
+            del channel.ready[copy]
+            info = self._cluster.topics.get(copy.plan.remote)
+            if info is None:  # gone since it was offered
+                self.stale = True
+                continue
+            key = (info.name, copy.plan.partition)
+            if key in owners:  # transforms may send records of several partitions to one
+                channel.ready[copy] = None
+                continue
+            if not copy.is_target(info.topic_id):
+                copy.stalled(messages.UNKNOWN_TOPIC_ID, "it was created again")
+                continue
+            sent = copy.next_batch()
+            if sent is None:
+                continue  # it is offered again when an answer makes room
+            if copy.has_work:
+                channel.ready[copy] = None  # to the end: everybody gets a turn
+            owners[key] = (copy, sent)
+            batches.append(
+                produce.Outgoing(info.name, info.topic_id, copy.plan.partition, sent.buffer)
+            )
+            size += len(sent.buffer)
+        return batches, owners
+
+    def _gather_small(
+        self,
+        channel: _Channel,
+        batches: list[produce.Outgoing],
+        owners: dict[tuple[str, int], tuple[Owner, Any]],
+    ) -> None:
         held: list[SideWrite] = []
         while channel.side:
             side = channel.side.popleft()
@@ -180,28 +215,6 @@ class Sender:
             owners[key] = (side.owner, side.token)
             batches.append(produce.Outgoing(side.topic, info.topic_id, side.partition, side.batch))
         channel.side.extend(held)
-        for copy in list(channel.ready):
-            if size >= self._max_bytes:
-                break
-            del channel.ready[copy]
-            info = self._cluster.topics.get(copy.plan.remote)
-            if info is None:  # gone since it was offered
-                self.stale = True
-                continue
-            if not copy.is_target(info.topic_id):
-                copy.stalled(messages.UNKNOWN_TOPIC_ID, "it was created again")
-                continue
-            sent = copy.next_batch()
-            if sent is None:
-                continue  # it is offered again when an answer makes room
-            if copy.has_work:
-                channel.ready[copy] = None  # to the end: everybody gets a turn
-            owners[info.name, copy.plan.partition] = (copy, sent)
-            batches.append(
-                produce.Outgoing(info.name, info.topic_id, copy.plan.partition, sent.buffer)
-            )
-            size += len(sent.buffer)
-        return batches, owners
 
     def _dial(self, channel: _Channel) -> Connection | None:
         if channel.redial_at > time.monotonic():

@@ -84,15 +84,16 @@ class Piece:
         return self.view[22] & 7 if magic_of(self.view) == 2 else 0
 
     def records(self) -> list[Record]:
-        return records.decode(self.view) if self.opened is None else self.opened
+        """The records, with their source offsets as long as the batch was not re-addressed."""
+        if self.opened is not None:
+            return self.opened
+        return records.decode(self.view if self.original is None else self.original)
 
     def records_with_offsets(self) -> list[tuple[int, Record]]:
         """Records with their source offsets; a verbatim batch may be re-addressed by now, so it is counted from its first."""
-        if self.opened is not None:
-            return [(record.offset, record) for record in self.opened]
-        if self.original is not None:
-            return [(record.offset, record) for record in records.decode(self.original)]
-        return list(enumerate(records.decode(self.view), self.first_offset))
+        if self.opened is None and self.original is None:
+            return list(enumerate(records.decode(self.view), self.first_offset))
+        return [(record.offset, record) for record in self.records()]
 
 
 class Stream:

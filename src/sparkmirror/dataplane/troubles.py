@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
-from sparkmirror.errors import KafkaError, ReplicationError, Superseded
+from sparkmirror.errors import KafkaError, NumberingLost, ReplicationError, Superseded
 from sparkmirror.formats.position import Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 
 from .fetching import Fetcher
+from .opening import TargetOpener
 from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
+from .record_path import RecordCopy
+from .record_resume import RecordResumer
 from .reporting import Reporter
-from .resume import Outcome, Resumer
+from .resume import Outcome
 from .sending import Sender
 
 log = logging.getLogger(__name__)
@@ -61,13 +65,20 @@ class Troubles:
     """
 
     def __init__(
-        self, plan: TaskPlan, ends: Ends, store: PositionStore, reporter: Reporter
+        self,
+        plan: TaskPlan,
+        ends: Ends,
+        store: PositionStore,
+        reporter: Reporter,
+        fitting: Callable[[PartitionCopy, Position], PartitionCopy],
     ) -> None:
         self._plan = plan
         self._ends = ends
         self._store = store
         self._reporter = reporter
-        self._resumer = Resumer(ends.source, ends.target, store, plan.settings, plan.stamp)
+        self._fitting = fitting
+        self._resumer = RecordResumer(ends.source, ends.target, store, plan.settings, plan.stamp)
+        self._opener = TargetOpener(ends.source, ends.target, store, plan.settings, self._resumer)
         self._troubled: dict[PartitionCopy, float] = {}
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
         self._waits: dict[PartitionCopy, float] = {}
@@ -94,20 +105,18 @@ class Troubles:
 
     def turn(self, now: float) -> None:
         """Deal with what is due."""
-        to_resume: list[PartitionCopy] = []
+        to_resume: dict[PartitionCopy, None] = {}
         for copy in [copy for copy, at in self._troubled.items() if at <= now]:
             if copy.trouble:
                 if copy.outstanding == 0 and self._target_trouble(copy, now):
-                    to_resume.append(copy)
+                    to_resume[copy.whole] = None
             elif copy.fetch_trouble:
                 if self._source_trouble(copy, now):
-                    to_resume.append(copy)
+                    to_resume[copy] = None
             else:
-                del self._troubled[copy]
-        if to_resume:
-            for copy in to_resume:
                 self._troubled.pop(copy, None)
-            self.resume(to_resume)
+        if to_resume:
+            self.resume(list(to_resume))
 
     def _target_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the target refused; True if the partition must be aligned anew."""
@@ -144,11 +153,12 @@ class Troubles:
         return False
 
     def _renumber_trouble(self, copy: PartitionCopy, code: int, now: float) -> bool:
-        if copy.attempts > _QUICK_TRIES and self._troubled.get(copy, 0.0) == 0.0:
+        whole = copy.whole
+        if whole.attempts > _QUICK_TRIES and self._troubled.get(copy, 0.0) == 0.0:
             self._troubled[copy] = now + self._plan.target.retry_backoff_max
             return False
         self._give_way(copy, code)
-        copy.attempts = min(copy.attempts + 1, 10)
+        whole.attempts = min(whole.attempts + 1, 10)
         return True
 
     def _give_way(self, copy: PartitionCopy, code: int) -> None:
@@ -161,7 +171,7 @@ class Troubles:
         position = self._store.get(copy.key)
         if position is None or (is_fenced and not self._is_newer(copy, position)):
             return
-        copy.take_over(position)  # to see whether the other one moves from there
+        copy.whole.take_over(position)  # to see whether the other one moves from there
         if is_fenced:
             raise Superseded(
                 f"{copy.plan}: a newer copy of flow {self._plan.flow} writes this partition.",
@@ -213,6 +223,8 @@ class Troubles:
             name = copy.plan.remote if at_target else copy.plan.topic
             recorded = copy.position.target_id if at_target else copy.position.source_id
             info = cluster.topics.get(name)
+            if info is None and copy.whole is not copy:
+                return True  # what a transform names may be deleted at any time: resuming opens it anew
             if info is None:  # deleted, or not visible yet: look again
                 self.stale = True
                 self._troubled[copy] = now + cluster.settings.retry_backoff_max
@@ -222,6 +234,7 @@ class Troubles:
 
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
+        copy = copy.whole
         first, most = _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
         wait = min(self._waits.get(copy, first), most)
         self._waits[copy] = wait * 2
@@ -232,8 +245,33 @@ class Troubles:
         self._reporter.urge()
         copy.suspend()
         self._ends.fetcher.forget(copy)
-        self._troubled.pop(copy, None)
+        self._drop_troubles([copy])
         self._failed[copy] = (error, time.monotonic() + wait, wait)
+
+    def _drop_troubles(self, copies: list[PartitionCopy]) -> None:
+        """What these were in trouble with, as a whole or in parts, is dealt with."""
+        for copy in [copy for copy in self._troubled if copy.whole in copies]:
+            del self._troubled[copy]
+
+    def open(self, copies: list[RecordCopy]) -> None:
+        """Open the targets that these partitions want, and let them go on."""
+        try:
+            outcome = self._opener.open(copies)
+        except KafkaError as error:  # of all of them
+            self.stale = True
+            outcome = dict.fromkeys((copy.key for copy in copies), error)
+        to_resume: list[PartitionCopy] = []
+        for copy in copies:
+            opened = outcome[copy.key]
+            if isinstance(opened, NumberingLost):
+                to_resume.append(copy)
+            elif isinstance(opened, Exception):
+                self._fail(copy, opened)
+            else:
+                copy.opened(opened)
+                copy.offer_to(self._ends.sender)
+        if to_resume:
+            self.resume(to_resume)
 
     def retry(self, now: float) -> None:
         """Try again those whose time has come."""
@@ -259,6 +297,7 @@ class Troubles:
 
     def resume(self, copies: list[PartitionCopy]) -> None:
         """Find out where these partitions stand, and go on from there."""
+        self._drop_troubles(copies)
         plans = [copy.plan for copy in copies]
         known = {copy.key: copy.position for copy in copies if copy.numbering is not None}
         try:
@@ -274,9 +313,11 @@ class Troubles:
                 self._fail(copy, outcome.failed[copy.key])
                 continue
             self._failed.pop(copy, None)
-            copy.restart(outcome.positions[copy.key])
-            self._ends.fetcher.forget(copy)
-            self._ends.fetcher.want(copy)
+            position = outcome.positions[copy.key]
+            fitting = self._fitting(copy, position)
+            fitting.restart(position)
+            self._ends.fetcher.forget(fitting)
+            self._ends.fetcher.want(fitting)
 
 
 _REMEDIES = {

@@ -179,7 +179,8 @@ def decode(value: bytes | None) -> Entry:
 
 
 def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
-    source_origin, target_origin = fields["origin"].split("/")
+    origin = fields["origin"]  # a list in positions of the first version
+    source_origin, target_origin = origin.split("/") if isinstance(origin, str) else origin
     position = Position(
         offset=offset,
         numbering=Numbering(int(fields["pid"]), int(fields["epoch"])),
@@ -230,7 +231,8 @@ class Fold:
     force or a later epoch of it (then its claim is gone from the log, and fencing has settled the matter); a reset or a plain
     offset (a person, or a Java worker) always counts and ends the numbering. The first record that is seen counts as it
     stands, because compaction may have taken the ones before it. Compaction keeps the last record whether it counts or not:
-    while `is_settled` is False, the position in force should be stated once more.
+    while `is_settled` is False, the position in force should be stated once more. Under one numbering no target is ever
+    forgotten: one that a report does not name yet, because another writer found it first, stays where the numbering began there.
     """
 
     __slots__ = ("_seen", "is_settled", "position")
@@ -252,9 +254,25 @@ class Fold:
         """Take a record in; False if it does not count."""
         first, self._seen = not self._seen, True
         self.is_settled = first or self._counts(entry)
-        if self.is_settled:
-            self.position = entry.position
-        return self.is_settled
+        if not self.is_settled:
+            return False
+        joined = entry.position if first or entry.is_claim else self._joined(entry.position)
+        self.is_settled = joined == entry.position
+        self.position = joined
+        return True
+
+    def _joined(self, position: Position | None) -> Position | None:
+        """A report with the targets that only earlier ones of the same numbering name."""
+        before = self.position
+        if position is None or before is None or position.numbering != before.numbering:
+            return position
+        named = {target.key for target in position.targets}
+        missing = tuple(
+            replace(target, offset=position.offset, sequence=0, target_offset=target.origin)
+            for target in before.targets
+            if target.key not in named
+        )
+        return replace(position, targets=position.targets + missing) if missing else position
 
     def _counts(self, entry: Entry) -> bool:
         force = None if self.position is None else self.position.numbering

@@ -180,6 +180,11 @@ class Cluster:
             else:
                 self.topics.pop(topic.name, None)
 
+    def cluster_id(self) -> str:
+        """The id that the cluster gave itself; empty if it has none."""
+        answer = self.call_any(messages.MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return str(answer.cluster_id or "")
+
     def topic(self, name: str) -> TopicInfo:
         """A topic from the last refresh; an error if it was not there."""
         info = self.topics.get(name)

@@ -48,11 +48,12 @@ def test_every_key_is_unique_documented_and_has_a_default_that_it_accepts(
     assert dict(parse(keys, MINIMAL)) == dict(parse(keys, MINIMAL | defaults))
 
 
-def test_the_only_default_of_ours_that_differs_is_how_often_topics_are_looked_for() -> None:
+def test_the_only_defaults_of_ours_that_differ_are_how_often_things_are_done() -> None:
     every = {k.name: k for k in (*SOURCE_KEYS, *CHECKPOINT_KEYS, *HEARTBEAT_KEYS)}
     differing = [key for key in every.values() if key.mm2_default is not None]
     assert [(k.name, k.default, k.mm2_default) for k in differing] == [
-        ("refresh.topics.interval.seconds", "30", "600")
+        ("refresh.topics.interval.seconds", "30", "600"),
+        ("emit.checkpoints.interval.seconds", "5", "60"),
     ]
 
 

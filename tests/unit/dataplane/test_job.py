@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from sparkmirror.dataplane.job import session_config
+from sparkmirror.dataplane.job import local_width, session_config
 
 
 def test_spark_is_quiet_and_small_by_default() -> None:
-    config = session_config({}, flows=1)
-    assert config["spark.master"] == "local[*]"
+    config = session_config({})
+    assert config["spark.master"] == "local[512]"
     assert config["spark.ui.enabled"] == "false"
     assert config["spark.driver.memory"] == "512m"
     assert "-Dsparkmirror.spark.level=off" in config["spark.driver.extraJavaOptions"]
@@ -26,7 +26,6 @@ def test_the_users_keys_win() -> None:
             "spark.log.level": "WARN",
             "spark.executor.memory": "1g",
         },
-        flows=3,
     )
     assert config["spark.master"] == "spark://master:7077"
     assert config["spark.ui.enabled"] == "true"
@@ -38,21 +37,20 @@ def test_the_users_keys_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "flows", "wanted"),
+    ("master", "width"),
     [
-        ("local[2]", 2, "local[2]"),
-        ("local[2]", 3, "local[3]"),
-        ("local", 2, "local[2]"),
-        ("local[*]", 1, "local[*]"),
-        ("yarn", 9, "yarn"),
+        ("local[3]", 3),
+        ("local[3, 2]", 3),
+        ("local", 1),
+        ("local[*]", os.cpu_count()),
+        ("yarn", None),
+        ("spark://master:7077", None),
     ],
 )
-def test_every_local_flow_has_a_slot(master: str, flows: int, wanted: str) -> None:
-    assert session_config({"spark.master": master}, flows)["spark.master"] == wanted
+def test_a_local_master_says_how_many_tasks_are_wanted(master: str, width: int | None) -> None:
+    assert local_width(master) == width
 
 
-def test_all_cores_are_enough_for_as_many_flows() -> None:
-    cores = os.cpu_count() or 1
-    assert session_config({"spark.master": "local[*]"}, cores)["spark.master"] == "local[*]"
-    more = session_config({"spark.master": "local[*]"}, cores + 1)["spark.master"]
-    assert more == f"local[{cores + 1}]"
+def test_no_local_job_ever_waits_for_a_slot() -> None:
+    assert session_config({"spark.master": "local[1]"})["spark.master"] == "local[512]"
+    assert session_config({"spark.master": "yarn"})["spark.master"] == "yarn"

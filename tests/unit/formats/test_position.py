@@ -17,6 +17,7 @@ from sparkmirror.formats.position import (
     Fold,
     Numbering,
     Position,
+    TargetPosition,
     advance,
     decode,
     distance,
@@ -41,9 +42,32 @@ numbered = st.builds(
     stamp=st.integers(0, 1 << 62),
 )
 plain = st.builds(Position, offset=st.integers(-1, 1 << 62))
+targets = st.builds(
+    TargetPosition,
+    st.sampled_from(["A.t", "a-1", "x_y.z"]),
+    st.integers(0, 9),
+    offset=st.integers(-1, 1 << 62),
+    sequence=sequences,
+    target_offset=st.integers(0, 1 << 62),
+    origin=st.integers(0, 1 << 62),
+    target_id=hex_ids,
+)
+routed = st.builds(
+    lambda position, found, transforms: replace(
+        position,
+        sequence=0,
+        target_offset=0,
+        target_id="",
+        transforms=transforms,
+        targets=tuple({target.key: target for target in found}.values()),
+    ),
+    numbered,
+    st.lists(targets, max_size=4),
+    st.text(max_size=20),
+)
 entries = st.one_of(
-    st.builds(Entry, st.one_of(st.none(), plain, numbered)),
-    st.builds(Entry, numbered, st.just(True), st.one_of(st.none(), numberings)),
+    st.builds(Entry, st.one_of(st.none(), plain, numbered, routed)),
+    st.builds(Entry, st.one_of(numbered, routed), st.just(True), st.one_of(st.none(), numberings)),
 )
 few = st.builds(Position, st.integers(-1, 5), st.one_of(st.none(), numberings), st.integers(0, 5))
 logs = st.lists(
@@ -70,16 +94,25 @@ def test_an_entry_survives_its_value(entry: Entry) -> None:
     assert decode(encode(entry)) == entry
 
 
-@given(numbered)
+@given(st.one_of(numbered, routed))
 def test_a_java_worker_reads_the_offset(position: Position) -> None:
+    """It takes a value only if every field of it is a number or a text."""
     value = encode(Entry(position))
     assert value is not None
-    assert json.loads(value)["offset"] == position.offset
+    fields = json.loads(value)
+    assert fields["offset"] == position.offset
+    assert all(isinstance(field, int | str) for field in fields.values())
 
 
 def test_a_plain_position_is_exactly_what_mm2_writes() -> None:
     assert encode(Entry(Position(41))) == b'{"offset":41}'
     assert decode(b'{"offset":41}') == Entry(Position(41))
+
+
+def test_positions_of_the_first_version_are_read() -> None:
+    position = Position(7, Numbering(1, 2), 3, 4, 5, "s", "t", (6, 8), 9)
+    fields = json.loads(encode(Entry(position)) or b"") | {"origin": [6, 8]}
+    assert decode(json.dumps(fields).encode()) == Entry(position)
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b'{"offset":null}', b"\xff", b"7"])
@@ -89,13 +122,75 @@ def test_what_is_no_position_is_none(value: bytes) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"epoch": None}, {"seq": "x"}, {"origin": []}, {"origin": 3}, {"replaces": 5}, {"target": {}}],
+    [
+        {"epoch": None},
+        {"seq": "x"},
+        {"origin": []},
+        {"origin": 3},
+        {"origin": "3"},
+        {"replaces": 5},
+        {"target": {}},
+        {"transforms": "x"},
+        {"transforms": "x", "targets": "{"},
+        {"transforms": "x", "targets": '{"a/0":[1]}'},
+    ],
 )
 def test_damaged_fields_leave_the_offset(change: dict[str, object]) -> None:
     value = encode(Entry(Position(7, Numbering(1, 2))))
     assert value is not None
     fields = json.loads(value) | change
     assert decode(json.dumps(fields).encode()) == Entry(Position(7))
+
+
+# -- several targets ------------------------------------------------------------------------------
+
+
+def reported(offset: int, *found: TargetPosition, number: Numbering = Numbering(5, 1)) -> Entry:  # noqa: B008
+    return Entry(Position(offset, number, transforms="x", targets=found))
+
+
+def test_a_target_that_another_writer_found_first_is_not_forgotten() -> None:
+    """A report that is behind does not know it: nothing of it comes up to there."""
+    ahead, behind = TargetPosition("a", 0, 9, 4, 104, 100), TargetPosition("b", 0, 3, 2, 2)
+    fold = Fold()
+    assert fold.apply(reported(9, ahead, behind))
+    assert fold.is_settled
+    assert fold.apply(reported(3, behind))
+    assert not fold.is_settled
+    assert fold.position is not None
+    assert fold.position.offset == 3
+    assert fold.position.target(("a", 0)) == TargetPosition("a", 0, 3, 0, 100, 100)
+    assert fold.position.target(("b", 0)) == behind
+    assert fold.apply(reported(9, behind, ahead))
+    assert fold.is_settled
+
+
+def test_a_new_numbering_begins_without_the_targets_of_the_old() -> None:
+    fold = Fold()
+    fold.apply(reported(9, TargetPosition("a", 0, 9, 4, 104, 100)))
+    new = Position(9, Numbering(5, 2), transforms="x")
+    assert fold.apply(Entry(new, True, Numbering(5, 1)))
+    assert fold.position == new
+    assert fold.is_settled
+
+
+def test_a_position_as_one_target_sees_it() -> None:
+    position = Position(
+        20,
+        Numbering(5, 1),
+        leader_epoch=3,
+        source_id="s",
+        origin=(10, 0),
+        transforms="x",
+        targets=(
+            TargetPosition("a", 0, 25, 4, 104, 100, "t"),
+            TargetPosition("b", 0, 12, 0, 7, 7, "u"),
+        ),
+    )
+    ahead, idle = (position.at_target(target) for target in position.targets)
+    assert ahead == Position(25, Numbering(5, 1), 4, 104, -1, "s", "t", (10, 100))
+    assert idle == Position(20, Numbering(5, 1), 0, 7, 3, "s", "u", (21, 7))
+    assert idle.is_origin
 
 
 # -- sequence numbers -----------------------------------------------------------------------------

@@ -1,13 +1,14 @@
-"""The settings of one flow: connector and worker configs in, typed settings for connector and copy tasks out."""
+"""The settings of a source connector's clients and tasks: connector and worker configs in, typed settings out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkmirror.config.clients import client_id, client_properties, with_prefix
+from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.source import SourceConfig
-from sparkmirror.connectors.source import StorageTopic
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.config.worker_clients import data_producer, worker_client
 from sparkmirror.dataplane.plan import CopySettings
 from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.errors import ConfigError
@@ -15,34 +16,32 @@ from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.settings import ClientSettings, client_settings
 
-# Positions are flushed every second, so segments must be small for compaction to have something to do.
-_STORAGE_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
 _RECREATED = ("fail", "restart", "continue")
 
 
 @dataclass(frozen=True, slots=True)
-class FlowSettings:
+class SourceSettings:
+    """All that a source connector and its tasks need to reach the clusters and to copy."""
+
     config: SourceConfig
     source: ClientSettings
     target: ClientSettings
     store: StoreAddress
-    storage: StorageTopic
+    store_cluster: ClientSettings
+    """The worker's own cluster, where the positions are."""
     copy: CopySettings
+    progress_replication_factor: int
+    may_lower_progress_factor: bool
     refresh_interval: float
     """Seconds between two looks at the topics; 0 if they are not to be looked at."""
 
 
-def flow_settings(
-    config: SourceConfig,
-    connector: Mapping[str, str],
-    worker: Mapping[str, str],
-    mirror: Mapping[str, str],
-) -> FlowSettings:
-    """All that a flow needs; ConfigError for values of the wrong kind."""
+def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> SourceSettings:
+    """Settings from a connector config, references resolved; ConfigError for values of the wrong kind."""
+    config = SourceConfig.parse(connector)
     consumer = client_properties(connector, "source", "consumer")
-    producer = _producer_properties(connector, worker)
-    topic = worker["offset.storage.topic"]
-    return FlowSettings(
+    producer = data_producer(worker, connector)
+    return SourceSettings(
         config=config,
         source=client_settings(
             config.source_alias, consumer, client_id(connector, "source", "consumer")
@@ -50,37 +49,14 @@ def flow_settings(
         target=client_settings(
             config.target_alias, producer, client_id(connector, "target", "producer")
         ),
-        store=StoreAddress(topic, config.name, config.source_alias),
-        storage=_storage(topic, worker),
-        copy=_copy_settings(config, consumer, producer, worker, mirror),
+        store=StoreAddress(worker.offset_storage.name, config.name, config.source_alias),
+        store_cluster=client_settings("worker", worker_client(worker, "producer")),
+        copy=_copy_settings(config, consumer, producer, worker),
+        progress_replication_factor=worker.offset_storage.replication_factor,
+        may_lower_progress_factor=not worker.offset_storage.replication_factor_explicit,
         refresh_interval=(
             float(config.refresh_topics_interval_seconds) if config.refresh_topics_enabled else 0.0
         ),
-    )
-
-
-def _producer_properties(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The data producer's: the worker's `producer.*` with the connector's overrides, as Connect builds it."""
-    found = {"bootstrap.servers": worker.get("bootstrap.servers", "")}
-    found |= with_prefix(worker, "producer.")
-    found |= with_prefix(connector, "producer.override.")
-    return found
-
-
-def _storage(topic: str, worker: Mapping[str, str]) -> StorageTopic:
-    own = with_prefix(worker, "offset.storage.")
-    factor = "replication.factor" in own
-    configs = {
-        name: value
-        for name, value in own.items()
-        if name not in ("topic", "partitions", "replication.factor", "cleanup.policy")
-    }
-    return StorageTopic(
-        name=topic,
-        partitions=_whole(own, "partitions", 25, "offset.storage."),
-        replication_factor=_whole(own, "replication.factor", 3, "offset.storage."),
-        factor_explicit=factor,
-        configs=_STORAGE_CONFIGS | configs,
     )
 
 
@@ -88,14 +64,14 @@ def _copy_settings(
     config: SourceConfig,
     consumer: Mapping[str, str],
     producer: Mapping[str, str],
-    worker: Mapping[str, str],
-    mirror: Mapping[str, str],
+    worker: WorkerConfig,
 ) -> CopySettings:
     reset = consumer["auto.offset.reset"].strip().lower()
     if reset not in ("earliest", "latest"):
         raise ConfigError(
             f"consumer.auto.offset.reset={reset} is not known.", "Use earliest or latest."
         )
+    mirror = worker.mirror
     recreated = mirror.get("mirror.recreated.target", "fail").strip().lower()
     if recreated not in _RECREATED:
         raise ConfigError(
@@ -118,7 +94,7 @@ def _copy_settings(
         fetch=fetch,
         reset=reset,
         recreated_target=recreated,
-        flush_interval=_whole(worker, "offset.flush.interval.ms", 1000) / 1000,
+        flush_interval=worker.offset_flush_interval_ms / 1000,
         epoch=_whole(mirror, "mirror.epoch.ms", 600_000) / 1000,
         max_in_flight=min(5, _whole(producer, "max.in.flight.requests.per.connection", 5)),
         offset_lag_max=config.offset_lag_max,
@@ -128,13 +104,11 @@ def _copy_settings(
     )
 
 
-def _whole(values: Mapping[str, str], name: str, default: int, prefix: str = "") -> int:
+def _whole(values: Mapping[str, str], name: str, default: int) -> int:
     value = values.get(name)
     if value is None:
         return default
     try:
         return int(value.strip())
     except ValueError:
-        raise ConfigError(
-            f"{prefix}{name}={value} is not a whole number.", f"Correct {prefix}{name}."
-        ) from None
+        raise ConfigError(f"{name}={value} is not a whole number.", f"Correct {name}.") from None

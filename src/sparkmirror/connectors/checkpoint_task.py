@@ -1,0 +1,215 @@
+"""The checkpoint task: what its groups have committed on the source in; checkpoints and moved groups on the target out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from sparkmirror.config.checkpoint import CheckpointTaskConfig
+from sparkmirror.config.clients import Kind, Side
+from sparkmirror.errors import BrokerError, CorruptBatch, KafkaError
+from sparkmirror.formats.connect import checkpoint_offset_key
+from sparkmirror.formats.mirror import Checkpoint, encode_checkpoint
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, offsets_to_sync, translated
+from sparkmirror.offsets.groups import Answers, Groups, Offsets
+from sparkmirror.offsets.internal_topic import InternalTopic
+from sparkmirror.offsets.sync_reader import OffsetSyncReader
+from sparkmirror.offsets.translator import Translator
+
+from .clients import cluster_for, record_writer
+from .connector import TaskContext
+from .patience import Job, patiently
+from .restoring import CheckpointReader
+
+log = logging.getLogger(__name__)
+ZERO_OFFSET = b'{"offset":0}'
+_LEAST_INTERVAL = 0.1
+_LONGEST_WAIT = 0.5  # for new offset syncs, so that a stop is noticed
+
+
+class CheckpointTask:
+    """Follows the groups that it was given.
+
+    Invariants: nothing is emitted before the last checkpoints and all offset syncs have been read; a checkpoint is in the store
+    only after it is in the topic; a target group is only ever moved forward, and only while it has no members.
+    """
+
+    def __init__(self, props: Mapping[str, str], context: TaskContext) -> None:
+        self._props = dict(props)
+        self._context = context
+        self._task = task = CheckpointTaskConfig.parse(props)
+        self._config = config = task.connector
+        self._label = f"Task {config.name}-{task.index}"
+        self._wanted = config.topic_filter()
+        self._naming = Naming(config.policy, config.source_alias, config.target_alias)
+        self._clusters: list[Cluster] = []
+        self._source_groups = Groups(self._cluster("source", "admin", "checkpoint-source-admin"))
+        self._target_groups = Groups(self._cluster("target", "admin", "checkpoint-target-admin"))
+        writer = record_writer(props, task.index)
+        self._clusters.append(writer)
+        self._topic = InternalTopic(writer, config.checkpoints_topic)
+        self._store = CheckpointStore(task.groups)
+        self._stored_keys: set[bytes] = set()
+        self._unstored_keys: dict[bytes, None] = {}
+
+    def run(self, stopping: threading.Event) -> None:
+        try:
+            translator = self._translator(stopping)
+            if translator is not None:
+                self._work(translator, stopping)
+        finally:
+            for cluster in self._clusters:
+                cluster.close()
+
+    def _cluster(self, side: Side, kind: Kind, role: str) -> Cluster:
+        cluster = cluster_for(self._props, side, kind, role, self._task.index)
+        self._clusters.append(cluster)
+        return cluster
+
+    # -- start ----------------------------------------------------------------------------------
+
+    def _translator(self, stopping: threading.Event) -> Translator | None:
+        """Who translates, once the last checkpoints are known or it is known that they cannot be; None if told to stop."""
+        is_restored = self._restore(stopping)
+        if stopping.is_set():
+            return None
+        side = self._config.offset_syncs_location
+        cluster = self._cluster(side, "consumer", f"offset-syncs-{side}-consumer")
+        topic = self._config.offset_syncs_topic
+        return OffsetSyncReader(cluster, topic, must_read_to_end=not is_restored)
+
+    def _restore(self, stopping: threading.Event) -> bool:
+        """Read the last checkpoints from their topic; False if that is not possible."""
+        config = self._config
+        cluster = self._cluster("target", "consumer", "checkpoints-target-consumer")
+        reader = CheckpointReader(
+            InternalTopic(cluster, config.checkpoints_topic), config.admin_timeout_ms / 1000
+        )
+        try:
+            patiently(lambda: reader.read(stopping), stopping, self._label)
+        except (KafkaError, CorruptBatch) as error:
+            log.warning(
+                "%s: %s Without the last checkpoints, only what is copied from now on can be translated.",
+                self._label,
+                error,
+            )
+            return False
+        finally:
+            cluster.close()
+        for checkpoint in reader.checkpoints:
+            self._store.put(checkpoint)
+        return True
+
+    # -- loop -----------------------------------------------------------------------------------
+
+    def _work(self, translator: Translator, stopping: threading.Event) -> None:
+        config = self._config
+        interval = max(_LEAST_INTERVAL, config.emit_checkpoints_interval_seconds)
+        emit = Job(self._label, interval, lambda: self._emit(translator))
+        jobs = [emit]
+        if config.sync_group_offsets_enabled:
+            seconds = config.sync_group_offsets_interval_seconds
+            jobs.append(Job(self._label, seconds, self._sync_group_offsets))
+
+        def idle() -> float:
+            """How long nothing is to be done but to follow."""
+            lefts = [job.left for job in jobs if job is not emit or translator.is_ready]
+            return min(lefts, default=_LONGEST_WAIT)
+
+        follow = Job(self._label, 0.0, lambda: translator.follow(min(idle(), _LONGEST_WAIT)))
+        while not stopping.is_set():
+            for job in jobs:
+                if not job.left and (job is not emit or translator.is_ready):
+                    job.run()
+            if follow.left:
+                stopping.wait(min(idle(), follow.left, _LONGEST_WAIT))
+            else:
+                follow.run()
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def _emit(self, translator: Translator) -> None:
+        """Write the checkpoints that say something new."""
+        now = time.time_ns() // 1_000_000
+        answers = _some(self._source_groups.committed(self._task.groups))
+        self._tell(answers.failed)
+        news = [
+            checkpoint
+            for group, offsets in answers.found.items()
+            for checkpoint in self._checkpoints(group, offsets, translator)
+        ]
+        if news:
+            self._topic.append([encode_checkpoint(checkpoint) for checkpoint in news], now)
+            for checkpoint in news:
+                self._store.put(checkpoint)
+            self._context.wrote(self._topic.name)
+        self._store_offsets(news)
+
+    def _checkpoints(
+        self, group: str, offsets: Offsets, translator: Translator
+    ) -> Sequence[Checkpoint]:
+        found = translated(group, offsets, self._wanted, self._naming, translator)
+        return [checkpoint for checkpoint in found if self._store.is_news(checkpoint)]
+
+    def _store_offsets(self, news: Sequence[Checkpoint]) -> None:
+        """Connect's offset of each partition: always zero, so once in a task's life is enough."""
+        for c in news:
+            key = checkpoint_offset_key(self._config.name, c.group, c.topic, c.partition)
+            if key not in self._stored_keys:
+                self._unstored_keys[key] = None
+        if self._unstored_keys:
+            self._context.store_offsets([(key, ZERO_OFFSET) for key in self._unstored_keys])
+            self._stored_keys |= self._unstored_keys.keys()
+            self._unstored_keys.clear()
+
+    # -- groups on the target -------------------------------------------------------------------
+
+    def _sync_group_offsets(self) -> None:
+        """Move the groups that have no members on the target forward to where their checkpoints are."""
+        wanted = self._store.downstream_offsets()
+        active = self._target_groups.active() if wanted else set()
+        answers = _some(self._target_groups.committed(g for g in wanted if g not in active))
+        due = {
+            group: moves
+            for group, committed in answers.found.items()
+            if (moves := offsets_to_sync(wanted[group], committed))
+        }
+        done = self._target_groups.commit(due)
+        self._tell(answers.failed | _unexpected(done.failed))
+        if done.found:
+            log.info(
+                "%s: %d group(s) moved on the target, %d offset(s).",
+                self._label,
+                len(done.found),
+                sum(done.found.values()),
+            )
+
+    def _tell(self, failed: Mapping[str, KafkaError]) -> None:
+        """One line for each kind of error, however many groups have it."""
+        kinds: dict[str, list[KafkaError]] = {}
+        for error in failed.values():
+            kind = error.name if isinstance(error, BrokerError) else type(error).__name__
+            kinds.setdefault(kind, []).append(error)
+        for errors in kinds.values():
+            others = f" ({len(errors) - 1} other group(s) likewise.)" if len(errors) > 1 else ""
+            log.warning("%s: %s%s", self._label, errors[0], others)
+
+
+def _some(answers: Answers[Offsets]) -> Answers[Offsets]:
+    """The same, unless not one group answered: then what the first one failed with is raised."""
+    if answers.failed and not answers.found:
+        raise next(iter(answers.failed.values()))
+    return answers
+
+
+def _unexpected(failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
+    """Without groups that somebody joined in this very moment: the broker refuses to move those, as it should."""
+    return {
+        group: error
+        for group, error in failed.items()
+        if not (isinstance(error, BrokerError) and error.code == messages.UNKNOWN_MEMBER_ID)
+    }

@@ -1,0 +1,182 @@
+"""The topics of a source connector: both clusters' topics in, remote topics created and widened, partitions to copy out."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from sparkmirror.errors import KafkaError
+from sparkmirror.formats.progress import progress_topic
+from sparkmirror.kafka import admin
+from sparkmirror.kafka.admin import NewTopic
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.policy.filters import should_replicate_topic
+
+from . import metadata
+from .source_settings import SourceSettings
+
+log = logging.getLogger(__name__)
+_PROGRESS_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "segment.ms": "600000",
+}
+
+
+class SourceTopics:
+    """Keeps the list of source partitions and the remote topics in step.
+
+    Invariant: `partitions` names only partitions whose remote partition existed at the last refresh.
+    """
+
+    def __init__(self, settings: SourceSettings, source: Cluster, target: Cluster) -> None:
+        self._settings = settings
+        self._config = settings.config
+        self._source = source
+        self._target = target
+        self._partitions: list[tuple[str, int]] = []
+        self._reported: set[str] = set()
+
+    def start(self) -> None:
+        """Create the topics that replication itself needs, then look for the first time."""
+        self._source.refresh(None)
+        self._target.refresh(None)
+        self._create_internal()
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Look at both clusters, create and widen what is missing; True if the tasks are not what they were."""
+        self._source.refresh(None)
+        self._target.refresh(None)
+        wanted = sorted(self._wanted_topics())
+        counts = {self._remote(name): len(self._source.topics[name].partitions) for name in wanted}
+        configs = admin.topic_configs(self._source, wanted)
+        self._provide(counts, {self._remote(name): name for name in wanted}, configs)
+        partitions = [
+            (name, partition)
+            for name in wanted
+            for partition in sorted(self._source.topics[name].partitions)
+            if self._has_remote(name, partition)
+        ]
+        changed = partitions != self._partitions
+        if changed:
+            self._tell_change(partitions)
+        self._partitions = partitions
+        return changed
+
+    def partitions(self) -> list[TopicPartition]:
+        """The source partitions to be copied, in the order in which they are dealt to tasks."""
+        return list(self._partitions)
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def _remote(self, topic: str) -> str:
+        return self._config.policy.format_remote_topic(self._config.source_alias, topic)
+
+    def _wanted_topics(self) -> list[str]:
+        config = self._config
+        chosen = config.topic_filter()
+        return [
+            name
+            for name, info in self._source.topics.items()
+            if not info.internal
+            and should_replicate_topic(
+                config.policy, chosen, config.heartbeats_replication, config.target_alias, name
+            )
+        ]
+
+    def _has_remote(self, topic: str, partition: int) -> bool:
+        info = self._target.topics.get(self._remote(topic))
+        return info is not None and partition in info.partitions
+
+    def _create_internal(self) -> None:
+        config, settings = self._config, self._settings
+        progress = NewTopic(
+            progress_topic(config.source_alias),
+            1,
+            settings.progress_replication_factor,
+            _PROGRESS_CONFIGS,
+        )
+        wanted = [(self._target, progress, not settings.may_lower_progress_factor)]
+        if config.emit_offset_syncs:
+            at_source = config.offset_syncs_location == "source"
+            syncs = NewTopic(
+                config.offset_syncs_topic,
+                1,
+                config.offset_syncs_replication_factor,
+                {"cleanup.policy": "compact"},
+            )
+            explicit = config.offset_syncs_replication_factor_explicit
+            wanted.append((self._source if at_source else self._target, syncs, explicit))
+        for cluster, topic, explicit in wanted:
+            if topic.name in cluster.topics:
+                continue
+            for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
+                log.warning("%s", error)
+
+    def _provide(
+        self,
+        counts: dict[str, int],
+        originals: dict[str, str],
+        configs: dict[str, list[admin.ConfigEntry]],
+    ) -> None:
+        """Create and widen the remote topics; one that cannot be is told and left out."""
+        existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
+        create, widen = metadata.missing_topics(counts, existing)
+        config = self._config
+        new = [
+            NewTopic(
+                name,
+                count,
+                config.replication_factor,
+                metadata.creation_configs(
+                    configs.get(originals[name], ()),
+                    config.config_property_filter(),
+                    with_defaults=config.use_defaults_from == "source",
+                ),
+            )
+            for name, count in create.items()
+        ]
+        errors: dict[str, KafkaError] = dict(
+            metadata.create(
+                self._target, new, may_lower_factor=not config.replication_factor_explicit
+            )
+        )
+        for name, error in admin.create_partitions(self._target, widen).items():
+            if error is None:
+                log.info("Widened topic %s to %d partitions.", name, widen[name])
+            else:
+                errors[name] = error
+        for name, failure in errors.items():
+            if name not in self._reported:  # once, not at every refresh
+                log.error("%s", failure)
+        self._reported = set(errors)
+        made = {name: count for name, count in counts.items() if name in create or name in widen}
+        self._wait_for({name: count for name, count in made.items() if name not in errors})
+
+    def _wait_for(self, counts: dict[str, int]) -> None:
+        """Until the target tells of the partitions it has just made: brokers hear of them one after the other."""
+        deadline = time.monotonic() + self._config.admin_timeout_ms / 1000
+        while counts and time.monotonic() < deadline:
+            self._target.refresh(None)
+            if all(self._has_all(name, count) for name, count in counts.items()):
+                return
+            time.sleep(0.05)
+
+    def _has_all(self, remote: str, count: int) -> bool:
+        info = self._target.topics.get(remote)
+        return info is not None and len(info.partitions) >= count
+
+    def _tell_change(self, partitions: list[tuple[str, int]]) -> None:
+        before, after = set(self._partitions), set(partitions)
+        topics = {topic for topic, _ in after}
+        log.info(
+            "Flow %s->%s: %d partition(s) of %d topic(s), %d new, %d gone.",
+            self._config.source_alias,
+            self._config.target_alias,
+            len(after),
+            len(topics),
+            len(after - before),
+            len(before - after),
+        )

@@ -1,0 +1,147 @@
+"""The parts of a worker put together: a worker config in, a herder with its stores, its group and its answers out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sparkmirror.config.worker import StorageTopicConfig, WorkerConfig
+from sparkmirror.config.worker_clients import worker_client
+from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.settings import ClientSettings, client_settings
+
+from .config_news import ConfigNews
+from .config_store import ConfigStore
+from .herder import ConnectHerder, Identity, Stores
+from .membership import GroupSettings, WorkerGroup
+from .memory_log import MemoryLog
+from .offset_store import OffsetStore
+from .operations import Operations
+from .solo import SoloGroup
+from .status_store import StatusStore
+from .storage_topic import Role, StorageTopicSettings
+from .topic_log import LogFactory, TopicLog
+
+_STANDALONE_TOPIC = "mm2-offsets.standalone-{}.internal"
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9._-]+")
+# Positions are flushed every second, so segments must be small for compaction to have something to do.
+_SMALL_SEGMENTS = {"segment.bytes": str(16 << 20)}
+Desired = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A worker that can be started, and what REST serves of it."""
+
+    herder: ConnectHerder
+    operations: Operations
+
+
+def with_standalone_topic(config: WorkerConfig) -> WorkerConfig:
+    """A standalone worker with a topic of its own for positions, named after the file that it would keep them in.
+
+    A file on one machine cannot tell two copies of a partition apart, the log of the cluster can (see `dataplane.positions`).
+    """
+    name = _NOT_IN_NAMES.sub("-", config.offset_file).strip("-") or "worker"
+    return replace(
+        config,
+        offset_storage=replace(config.offset_storage, name=_STANDALONE_TOPIC.format(name)),
+    )
+
+
+def distributed(
+    config: WorkerConfig,
+    identity: Identity,
+    spark: SparkSession,
+    desired: Desired | None = None,
+) -> Assembled:
+    """A worker that shares its work with all that have the same `group.id`."""
+    settings = _client(config)
+    herder = _herder(
+        config,
+        identity,
+        spark,
+        configs=_topic_log(settings, config.config_storage, "config"),
+        statuses=_topic_log(settings, config.status_storage, "status"),
+        desired=desired,
+    )
+    group = WorkerGroup(
+        settings,
+        config.group_id,
+        GroupSettings(
+            url=identity.url,
+            session_timeout=config.session_timeout_ms / 1000,
+            rebalance_timeout=config.rebalance_timeout_ms / 1000,
+            heartbeat_interval=config.heartbeat_interval_ms / 1000,
+            scheduled_rebalance_max_delay=config.scheduled_rebalance_max_delay_ms / 1000,
+            protocol=config.connect_protocol,
+            retry_backoff=settings.retry_backoff,
+        ),
+        herder.shared,
+        herder,
+    )
+    herder.join(group)
+    return Assembled(herder, Operations(herder, _ClusterId(settings)))
+
+
+def standalone(config: WorkerConfig, identity: Identity, spark: SparkSession) -> Assembled:
+    """A worker on its own: configs and statuses live as long as the process, positions on the cluster."""
+    herder = _herder(config, identity, spark, configs=MemoryLog, statuses=MemoryLog)
+    herder.join(SoloGroup(herder.shared, herder))
+    return Assembled(herder, Operations(herder, _ClusterId(_client(config))))
+
+
+def _herder(
+    config: WorkerConfig,
+    identity: Identity,
+    spark: SparkSession,
+    *,
+    configs: LogFactory,
+    statuses: LogFactory,
+    desired: Desired | None = None,
+) -> ConnectHerder:
+    news = ConfigNews()
+    offsets = _topic_log(_client(config), config.offset_storage, "offset")
+    stores = Stores(ConfigStore(configs, news), StatusStore(statuses), OffsetStore(offsets))
+    herder = ConnectHerder(config, identity, news, stores, spark, desired)
+    news.wake = herder.wake
+    return herder
+
+
+def _client(config: WorkerConfig) -> ClientSettings:
+    return client_settings("worker", worker_client(config, "worker"))
+
+
+def _topic_log(settings: ClientSettings, topic: StorageTopicConfig, role: Role) -> LogFactory:
+    configs = {**_SMALL_SEGMENTS, **topic.configs} if role == "offset" else topic.configs
+    storage = StorageTopicSettings(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=configs,
+        role=role,
+        may_lower_factor=not topic.replication_factor_explicit,
+    )
+    # A cluster that is not there yet is waited for: the worker says so in its log and in /health.
+    return partial(TopicLog, settings, storage, patience=math.inf)
+
+
+class _ClusterId:
+    """The id of the worker's own cluster; empty until it could be asked for."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._id = ""
+
+    def __call__(self) -> str:
+        if not self._id:
+            cluster = Cluster(self._settings)
+            try:
+                self._id = cluster.cluster_id()
+            finally:
+                cluster.close()
+        return self._id

@@ -1,0 +1,446 @@
+"""The herder: one loop that decides what this worker runs. Rebalances, configs and requests in; work started and stopped out.
+
+All decisions are made in one thread. Whoever asks from elsewhere waits in `RequestQueue`; the rest of the control room only
+tells (`ConfigNews`, `WorkerEvents`) or is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.errors import ConnectError, KafkaError, NotHere, SparkMirrorError
+from sparkmirror.kafka.cluster import back_off
+
+from .config_news import ConfigNews
+from .config_store import ConfigStore
+from .forwarding import WorkerClient
+from .group_assignment import GroupAssignment
+from .herding import Signature
+from .loggers import LOGGERS
+from .offset_store import OffsetStore
+from .requests import RequestQueue
+from .restarts import Item, Restarts
+from .signing import is_key_due, new_session_key, sign
+from .states import (
+    Assignment,
+    ClusterConfig,
+    RestartRequest,
+    State,
+    TargetState,
+    TaskId,
+)
+from .status_store import StatusStore
+from .statuses import Statuses, restart_plan
+from .worker import Worker
+from .workload import Workload
+
+log = logging.getLogger(__name__)
+_LONGEST_TURN_S = 5.0
+_RETRY_S = (0.25, 10.0)
+_FLUSH_S = 5.0
+
+
+class Group(Protocol):
+    """How this worker takes part in its group, or in none."""
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def leader_url(self) -> str | None: ...
+    @property
+    def owned(self) -> Assignment: ...
+    @property
+    def protocol_version(self) -> int: ...
+    def owner_url(self, item: Item) -> str | None: ...
+    def poll(self, timeout: float) -> None: ...
+    def wakeup(self) -> None: ...
+    def request_rejoin(self, reason: str) -> None: ...
+    def leave(self, reason: str) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    configs: ConfigStore
+    statuses: StatusStore
+    offsets: OffsetStore
+
+    @property
+    def all(self) -> tuple[ConfigStore | StatusStore | OffsetStore, ...]:
+        return (self.configs, self.statuses, self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is to the others."""
+
+    url: str
+    worker_id: str
+
+
+class ConnectHerder:
+    """One worker's herder.
+
+    Invariants: `workload` is changed in the herder's thread only; a request for new task configs is never lost: what cannot be
+    written or passed on now is tried again until it is out of date.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        identity: Identity,
+        news: ConfigNews,
+        stores: Stores,
+        spark: SparkSession,
+        desired: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.stores = stores
+        self.requests = RequestQueue(self.wake)
+        self.restarts = Restarts()
+        self._news = news
+        self.client = WorkerClient()
+        """How to call other workers."""
+        self._failed: dict[Item, str] = {}
+        self._desired = dict(desired or {})
+        self._group: Group | None = None
+        self.statuses = Statuses(stores.statuses, identity.worker_id, lambda: self.group.generation)
+        self.worker = Worker(config, spark, stores.offsets, self)
+        self.workload = Workload(self.worker, self.statuses)
+        self._assignment: GroupAssignment | None = None
+        self._shared = ClusterConfig()
+        self._was_leader = False
+        self._stopping = threading.Event()
+        self._reconfiguring: set[str] = set()
+        self._waiters: dict[Item, list[threading.Event]] = {}
+        self.is_ready = False
+        self.error: SparkMirrorError | None = None
+        self._thread = threading.Thread(target=self._run, name="herder", daemon=True)
+
+    # -- life -------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        if self._group is None:
+            raise ConnectError("The worker has not joined its group yet.")
+        return self._group
+
+    def join(self, group: Group) -> None:
+        """The group that this herder takes part in; before `start`."""
+        self._group = group
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to end: work is stopped, the group left."""
+        self._stopping.set()
+        self.wake()
+        if not self.is_ready:  # it may be waiting for its cluster
+            self._stop_stores()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether it has ended by then."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wake(self) -> None:
+        if self._group is not None:
+            self._group.wakeup()
+
+    def shared(self) -> ClusterConfig:
+        """The configs that work is shared out by; the group asks when it joins and when it shares out."""
+        self._shared = self.stores.configs.snapshot()
+        return self._shared
+
+    def _run(self) -> None:
+        try:
+            if self._open():
+                self.is_ready = True
+                log.info("Worker %s is ready.", self.identity.worker_id)
+                while not self._stopping.is_set():
+                    self._turn()
+        except SparkMirrorError as error:
+            log.error("Worker %s stopped: %s", self.identity.worker_id, error)
+            self.error = error
+        except (
+            BaseException
+        ) as error:  # a mistake of ours: shown with its trace, and in the exit code
+            self.error = SparkMirrorError(f"The herder crashed: {error!r}")
+            raise
+        finally:
+            self._close()
+
+    def _open(self) -> bool:
+        """Read the stores, however long the cluster takes to be there; False if told to stop."""
+        self.requests.stage = "reading its internal topics"
+        try:
+            with ThreadPoolExecutor(3) as pool:
+                for started in [pool.submit(store.start) for store in self.stores.all]:
+                    started.result()
+        except SparkMirrorError:
+            if self._stopping.is_set():
+                return False
+            raise
+        return True
+
+    def _close(self) -> None:
+        self.requests.stage = "shutting down"
+        self.workload.stop()
+        try:
+            self.stores.statuses.flush(_FLUSH_S)
+            self.group.close()
+        except SparkMirrorError as error:
+            log.warning("Not everything ended in order: %s", error)
+        self._stop_stores()
+        self.requests.close()
+
+    def _stop_stores(self) -> None:
+        for store in self.stores.all:
+            store.stop()
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        try:
+            self.requests.stage = "taking part in its group"
+            self.group.poll(self._time_left())
+            self.requests.stage = "starting and stopping work"
+            self._lead()
+            if self._assignment is not None:
+                self._take_up(self._assignment)
+            elif self._news.take_change():
+                self._follow_configs()
+            self._obey_news()
+            self._restart_due()
+            self.requests.stage = "answering requests"
+            self.requests.run_due()
+        except (ConnectError, KafkaError) as error:
+            log.warning("Worker %s: %s", self.identity.worker_id, error)
+            self._stopping.wait(_RETRY_S[0])
+
+    def _time_left(self) -> float:
+        due = self.restarts.next_due()
+        restart = float("inf") if due is None else max(0.0, due - time.monotonic())
+        return min(_LONGEST_TURN_S, self.requests.next_due(), restart)
+
+    def on_revoked(self, leader: str, connectors: Sequence[str], tasks: Sequence[TaskId]) -> None:
+        self.workload.give_back(connectors, tasks)
+
+    def on_assigned(self, assignment: GroupAssignment, generation: int) -> None:
+        self._assignment = assignment
+        log.info(
+            "Worker %s: %d connector(s) and %d task(s) since generation %d; the leader is %s.",
+            self.identity.worker_id,
+            len(assignment.assigned.connectors),
+            len(assignment.assigned.tasks),
+            generation,
+            assignment.leader_url or assignment.leader,
+        )
+
+    def _take_up(self, assignment: GroupAssignment) -> None:
+        """Begin what a rebalance has brought."""
+        timeout = self.config.worker_sync_timeout_ms / 1000
+        if assignment.failed or self.stores.configs.snapshot().offset < assignment.config_offset:
+            self.stores.configs.refresh(timeout)
+        self._assignment = None
+        if not assignment.failed:
+            self._news.take_change()
+            self._follow_configs()
+
+    def _follow_configs(self) -> None:
+        config = self.stores.configs.snapshot()
+        if (
+            config.connectors.keys() != self._shared.connectors.keys()
+            or config.task_counts != self._shared.task_counts
+        ):
+            self.group.request_rejoin("connectors or tasks were added or removed")
+        for name in [item for item in self.workload.connectors if item not in config.connectors]:
+            self.restarts.forget(name)
+        self.workload.bring_about(config, self.group.owned)
+
+    def _lead(self) -> None:
+        """The leader's duties."""
+        is_leader = self.group.is_leader
+        if is_leader:
+            config = self.stores.configs.snapshot()
+            self.statuses.remove_unknown(config)
+            self._rotate_key(config)
+            if not self._was_leader:
+                self._write_desired(config)
+        self._was_leader = is_leader
+
+    def _rotate_key(self, config: ClusterConfig) -> None:
+        signing = self.config.signing
+        now = int(time.time() * 1000)
+        if self.group.protocol_version >= 2 and is_key_due(
+            config.session_key, signing.key_algorithm, signing.key_size, signing.key_ttl_ms, now
+        ):
+            key = new_session_key(signing.key_algorithm, signing.key_size, now)
+            self.stores.configs.put_session_key(key)
+
+    def _write_desired(self, config: ClusterConfig) -> None:
+        """Connectors that a file asks for (dedicated mode): written if they are not so already; never removed."""
+        for name, props in self._desired.items():
+            if config.connectors.get(name) != props:
+                log.info("Writing the config of connector %s.", name)
+                self.stores.configs.put_connector(name, props, None)
+
+    def _obey_news(self) -> None:
+        for namespace, level in self._news.take_levels().items():
+            LOGGERS.set(namespace, level)
+        for request in self._news.take_restarts():
+            self._obey_restart(request)
+
+    def _obey_restart(self, request: RestartRequest) -> None:
+        """Do our part of a restart that somebody has asked for."""
+        config = self.stores.configs.snapshot()
+        plan = restart_plan(self.statuses.connector(request.connector), request)
+        tasks = [
+            TaskId(plan.name, task.id) for task in plan.tasks if task.state is State.RESTARTING
+        ]
+        if plan.state is State.RESTARTING and plan.name in self.workload.connectors:
+            self.restarts.forget(plan.name)
+            self.statuses.put_connector(plan.name, State.RESTARTING)
+            self.workload.restart_connector(plan.name, config)
+        for task in tasks:
+            self.restarts.forget(task)
+        self.workload.restart_tasks(tasks, config, say=True)
+
+    def _restart_due(self) -> None:
+        config = self.stores.configs.snapshot()
+        for item in self.restarts.take_due(time.monotonic()):
+            log.info("Starting %s again (attempt %d).", item, self.restarts.attempts(item))
+            if isinstance(item, TaskId):
+                self.workload.restart_tasks([item], config, say=False)
+            else:
+                self.workload.restart_connector(item, config)
+
+    # -- what the worker tells (from any thread) ----------------------------------------------------
+
+    def connector_said(self, name: str, state: State, error: BaseException | None) -> None:
+        self.statuses.put_connector(name, state, error)
+        if state is State.RUNNING:
+            self.reconfigure(name)
+        self._said(name, name, state, error)
+
+    def task_said(self, task: TaskId, state: State, error: BaseException | None) -> None:
+        self.statuses.put_task(task, state, error)
+        self._said(task, task.connector, state, error)
+
+    def failures(self) -> list[str]:
+        """What stands still here, and why."""
+        return list(self._failed.values())
+
+    def _said(self, item: Item, connector: str, state: State, error: BaseException | None) -> None:
+        if state is State.FAILED:
+            self._failed[item] = str(error)
+        else:
+            self._failed.pop(item, None)
+        for waiter in self._waiters.pop(item, []):
+            waiter.set()
+        if state is State.FAILED:
+            self.requests.later(lambda: self._plan_restart(item, connector), 0.0)
+
+    def _plan_restart(self, item: Item, connector: str) -> None:
+        props = self.stores.configs.snapshot().connectors.get(connector)
+        if props is None:
+            return
+        try:
+            policy = self.config.restart.for_connector(props)
+        except SparkMirrorError:  # its own keys for this are wrong: that is what failed
+            policy = self.config.restart
+        if isinstance(item, TaskId) and self.worker.mends_itself(item):
+            if not policy.enabled:
+                self.worker.give_up(item)
+            return
+        due = self.restarts.failed(item, policy, time.monotonic())
+        if due is not None:
+            log.info("%s will be started again in %.1f s.", item, due - time.monotonic())
+
+    def reconfigure(self, name: str) -> None:
+        self.requests.later(lambda: self._reconfigure(name, back_off(*_RETRY_S)), 0.0)
+
+    def wrote(self, task: TaskId, topic: str) -> None:
+        if self.config.topic_tracking:
+            now = int(time.time() * 1000)
+            self.stores.statuses.put_topic(task.connector, topic, task.task, now)
+
+    # -- task configs -----------------------------------------------------------------------------
+
+    def _reconfigure(self, name: str, waits: Iterator[float]) -> None:
+        """Have the tasks of a connector be what it wants them to be."""
+        config = self.stores.configs.snapshot()
+        props = config.connectors.get(name)
+        if props is None or config.target_state(name) is not TargetState.STARTED:
+            return
+        wanted = self.worker.task_configs(name, _tasks_max(props))
+        if wanted is None:
+            return
+        known = [config.tasks.get(task) for task in config.tasks_of(name)]
+        if name in config.task_counts and known == wanted and name not in config.inconsistent:
+            return
+        self._publish(name, wanted, waits)
+
+    def _publish(self, name: str, wanted: list[dict[str, str]], waits: Iterator[float]) -> None:
+        if self.group.is_leader:
+            try:
+                self.stores.configs.put_task_configs(name, wanted)
+            except ConnectError as error:
+                self._publish_later(name, error, waits)
+            return
+        if name not in self._reconfiguring:  # one at a time; the last word is asked for anew
+            self._reconfiguring.add(name)
+            thread = threading.Thread(
+                target=self._pass_on,
+                args=(name, wanted, waits),
+                name=f"tasks of {name}",
+                daemon=True,
+            )
+            thread.start()
+
+    def _pass_on(self, name: str, wanted: list[dict[str, str]], waits: Iterator[float]) -> None:
+        try:
+            url = self.group.leader_url
+            if not url:
+                raise NotHere("The leader of the group is not known yet.")
+            self.client.post_task_configs(url, name, wanted, self._sign)
+        except SparkMirrorError as error:
+            self._publish_later(name, error, waits)
+        finally:
+            self._reconfiguring.discard(name)
+
+    def _publish_later(self, name: str, error: SparkMirrorError, waits: Iterator[float]) -> None:
+        wait = next(waits)
+        log.info("Task configs of %s: %s Trying again in %.1f s.", name, error, wait)
+        self.requests.later(lambda: self._reconfigure(name, waits), wait)
+
+    def _sign(self, body: bytes) -> Signature:
+        key = self.stores.configs.snapshot().session_key
+        if key is None:
+            raise ConnectError("There is no session key yet to sign with.")
+        algorithm = self.config.signing.signature_algorithm
+        return Signature(sign(key, body, algorithm), algorithm, body)
+
+    # -- for those who wait -----------------------------------------------------------------------
+
+    def until_said(self, item: Item) -> threading.Event:
+        """Set when the worker next says something of a connector or task."""
+        waiter = threading.Event()
+        self._waiters.setdefault(item, []).append(waiter)
+        return waiter
+
+
+def _tasks_max(props: Mapping[str, str]) -> int:
+    return max(1, int(props.get("tasks.max", "1")))

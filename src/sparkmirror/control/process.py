@@ -1,0 +1,106 @@
+"""A Connect worker as a process: worker properties in; a herder, its REST server and its Spark session run until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkmirror.config.connect_validation import require_plugin, validate
+from sparkmirror.config.plugins import list_plugins, plugin_definitions
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.errors import ConnectError, SparkError
+
+from .assembly import Assembled, distributed, standalone, with_standalone_topic
+from .herder import Identity
+from .rest.listeners import BoundListeners
+from .rest.server import RestServer
+from .rest.settings import rest_settings
+
+log = logging.getLogger(__name__)
+_REST_PATIENCE_S = 2.0
+_LAST_S = 10.0
+
+
+class KnownPlugins:
+    """What this worker can run, for REST."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
+
+    def list_plugins(self, connectors_only: bool) -> list[dict[str, Any]]:
+        return list_plugins(connectors_only)
+
+    def plugin_definitions(self, name: str, version: str | None) -> list[dict[str, Any]]:
+        return plugin_definitions(name, version)
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> dict[str, Any]:
+        require_plugin(plugin, config)
+        return validate(config, self._config)
+
+
+class ConnectProcess:
+    """One worker, from start to stop."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        for note in config.notes:
+            log.warning("%s", note)
+        self._config = with_standalone_topic(config) if config.standalone else config
+        settings = rest_settings(config.properties, os.environ)
+        self._bound = BoundListeners(settings)
+        self._spark = SparkSession(config.spark)
+        self._stopping = threading.Event()
+        url = self._bound.advertised_url
+        self.identity = Identity(url, url.split("/")[2])
+        self._assembled = self._assemble()
+        self._rest = RestServer(
+            settings, self._assembled.operations, KnownPlugins(self._config), bound=self._bound
+        )
+        self._assembled.herder.client = self._rest.client
+
+    def _assemble(self) -> Assembled:
+        if self._config.standalone:
+            return standalone(self._config, self.identity, self._spark)
+        return distributed(self._config, self.identity, self._spark)
+
+    def run(self, connectors: Sequence[Mapping[str, str]] = ()) -> int:
+        """Run until `stop`; the exit code. `connectors` are created first (standalone)."""
+        herder = self._assembled.herder
+        warm = threading.Thread(target=start_quietly, args=(self._spark,), daemon=True)
+        warm.start()  # the JVM comes up while the internal topics are read
+        self._rest.start()
+        herder.start()
+        creator = threading.Thread(target=self._create, args=(connectors,), daemon=True)
+        creator.start()
+        while not self._stopping.wait(0.25) and not herder.wait(0):
+            pass
+        herder.stop()
+        herder.wait(self._config.task_shutdown_graceful_timeout_ms / 1000 + _LAST_S)
+        self._rest.stop(_REST_PATIENCE_S)
+        self._spark.stop()
+        return 0 if herder.error is None else herder.error.exit_code
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _create(self, connectors: Sequence[Mapping[str, str]]) -> None:
+        for props in connectors:
+            name = props.get("name", "")
+            try:
+                self._assembled.operations.put_connector(name, props, None, may_replace=True)
+            except ConnectError as error:
+                log.error("Connector %s was not created: %s", name or "without a name", error)
+                self.stop()
+                return
+            log.info("Created connector %s.", name)
+
+
+def start_quietly(spark: SparkSession) -> None:
+    """Start Spark ahead of its first job; whoever submits that will say what is wrong, if something is."""
+    try:
+        spark.start()
+    except SparkError as error:
+        log.debug("Spark could not be started ahead: %s", error)

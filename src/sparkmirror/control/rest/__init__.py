@@ -1,0 +1,1 @@
+"""The REST server of a Connect worker."""

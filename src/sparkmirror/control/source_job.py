@@ -1,0 +1,273 @@
+"""The source tasks of one connector on this worker: task configs in, one Spark job that copies their partitions; states out.
+
+A thread plans, submits, and waits for the job's end or for a change of its tasks, again and again. It also reads what the copy
+tasks report, since a task on an executor has no other way to say that it stands still.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.connectors import metadata
+from sparkmirror.connectors.source import assigned_partitions
+from sparkmirror.connectors.source_settings import SourceSettings, source_settings
+from sparkmirror.dataplane.job import CopyJob, SparkSession
+from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
+from sparkmirror.dataplane.positions import PositionStore
+from sparkmirror.dataplane.progress import ProgressReader
+from sparkmirror.errors import KafkaError, SparkError, SparkMirrorError
+from sparkmirror.formats.progress import Progress
+from sparkmirror.kafka import admin
+from sparkmirror.kafka.cluster import Cluster, back_off
+from sparkmirror.kafka.fetch import TopicPartition
+
+log = logging.getLogger(__name__)
+_LOOK_S = 1.0
+_LOOK_BACK = 50
+_STEADY_S = 30.0
+_RETRY_WAITS_S = (0.2, 10.0)
+
+
+class TaskWatcher(Protocol):
+    """Who wants to know how the tasks fare. Called from the job's thread."""
+
+    def stands_still(self, task: int, error: str) -> None:
+        """At least one partition of the task does not go on; it is tried again by itself."""
+
+    def goes_on(self, task: int) -> None:
+        """All partitions of a task that stood still go on."""
+
+    def wrote(self, task: int, topic: str) -> None: ...
+    def failed(self, error: SparkMirrorError) -> None:
+        """None of the tasks can go on without a person."""
+
+
+class SourceJob:
+    """All source tasks of one connector on one worker.
+
+    Invariants: at most one Spark job is under way; it is cancelled before the next is submitted, and when `stop` returns
+    (within its time-out) no partition of it is written any more. `set_tasks` takes effect at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker: WorkerConfig,
+        spark: SparkSession,
+        watcher: TaskWatcher,
+    ) -> None:
+        self._name = name
+        self._worker = worker
+        self._spark = spark
+        self._spark_tasks = 0
+        self._watcher = watcher
+        self._lock = threading.Lock()
+        self._tasks: dict[int, Mapping[str, str]] = {}
+        self._settled = threading.Event()
+        """Set while nothing but `_tasks` is being copied."""
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self.is_alive = True
+        """False while nothing will be copied before the tasks change."""
+        self._standing: dict[int, dict[TopicPartition, str]] = {}
+        self._thread = threading.Thread(target=self._run, name=f"source tasks {name}", daemon=True)
+        self._thread.start()
+
+    def set_tasks(self, tasks: Mapping[int, Mapping[str, str]]) -> None:
+        """From now on copy what these task configs say; an empty mapping pauses."""
+        with self._lock:
+            if tasks == self._tasks and self.is_alive:
+                return
+            self._tasks = dict(tasks)
+            self._settled.clear()
+            self._changed.set()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._settled.clear()
+            self._stopping.set()
+            self._changed.set()
+
+    def join(self, timeout: float) -> bool:
+        """Wait until nothing is copied that `set_tasks` or `stop` has ended; whether that is so by then."""
+        return self._settled.wait(timeout)
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:  # a mistake of ours: shown as one, with its trace in the log
+            self._watcher.failed(
+                SparkMirrorError(f"The source tasks of {self._name} crashed: {error!r}")
+            )
+            raise
+        finally:
+            self._leave()
+            self._settled.set()
+
+    def _loop(self) -> None:
+        waits = back_off(*_RETRY_WAITS_S)
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._epoch()
+            except SparkMirrorError as error:
+                if not error.retriable:
+                    log.error("Connector %s: its tasks stopped: %s", self._name, error)
+                    self.is_alive = False
+                    self._watcher.failed(error)
+                    self._changed.wait()
+                    self.is_alive = True
+                    continue
+                wait = next(waits)
+                log.warning("Connector %s: %s Trying again in %.1f s.", self._name, error, wait)
+                self._changed.wait(wait)
+            if time.monotonic() - began > _STEADY_S:
+                waits = back_off(*_RETRY_WAITS_S)
+
+    def _epoch(self) -> None:
+        """Plan, run one job until it ends or the tasks change."""
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._changed.clear()
+            tasks = dict(self._tasks)
+            self._settled.set()
+        if not any(assigned_partitions(task) for task in tasks.values()):
+            self._leave()
+            self._changed.wait()
+            return
+        settings = source_settings(next(iter(tasks.values())), self._worker)
+        self._spark.start()
+        clusters = Cluster(settings.source), Cluster(settings.target)
+        try:
+            slots, width = self._spark.slots, self._spark.width
+            slots.enter(self, width)
+            plans = _plans(self._name, settings, tasks, clusters, slots.share(width))
+            self._spark_tasks = len(plans)
+            if self._changed.is_set():
+                return
+            job = self._spark.submit(self._name, plans)
+            log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
+            try:
+                self._watch(job, clusters[1], settings)
+            finally:
+                if not job.finished.is_set():
+                    job.cancel()
+            if job.error is not None:
+                raise job.error
+        finally:
+            self._spark_tasks = 0
+            for cluster in clusters:
+                cluster.close()
+
+    def share_changed(self, share: int) -> None:
+        """Other jobs came or went: give back what is more than our share now."""
+        if self._spark_tasks > share:
+            self._changed.set()
+
+    def _leave(self) -> None:
+        try:
+            self._spark.slots.leave(self, self._spark.width)
+        except SparkError:  # the session is gone, and its slots with it
+            self._spark.slots.leave(self, 1)
+
+    def _watch(self, job: CopyJob, target: Cluster, settings: SourceSettings) -> None:
+        reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
+        began = int(time.time() * 1000)
+        self._standing.clear()
+        while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
+            try:
+                reports = reader.poll()
+            except KafkaError as error:
+                log.debug("Connector %s: progress could not be read: %s", self._name, error)
+                continue
+            for report in reports:
+                if report.connector == settings.store.connector and report.time >= began:
+                    self._note(report)
+
+    def _note(self, report: Progress) -> None:
+        standing = self._standing.setdefault(report.task, {})
+        stood = bool(standing)
+        for row in report.partitions:
+            key = (row.topic, row.partition)
+            if row.error:
+                standing[key] = row.error
+            else:
+                standing.pop(key, None)
+            if row.records:
+                self._watcher.wrote(report.task, row.remote)
+        if standing and not stood:
+            self._watcher.stands_still(report.task, "\n".join(sorted(set(standing.values()))))
+        elif stood and not standing:
+            self._watcher.goes_on(report.task)
+
+
+def _plans(
+    name: str,
+    settings: SourceSettings,
+    tasks: Mapping[int, Mapping[str, str]],
+    clusters: tuple[Cluster, Cluster],
+    width: int,
+) -> list[TaskPlan]:
+    """One plan for each Spark task; positions are read here, once for all."""
+    source, target = clusters
+    packed = pack(_partitions(settings, tasks, source), width)
+    is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
+    home = target if is_at_target else Cluster(settings.store_cluster)
+    try:
+        home.refresh([settings.store.topic])
+        store = PositionStore(home, settings.store)
+        store.catch_up()
+    finally:
+        if home is not target:
+            home.close()
+    stamp = int(time.time() * 1000)
+    return [
+        TaskPlan(
+            flow=name,
+            index=index,
+            stamp=stamp,
+            source=settings.source,
+            target=settings.target,
+            store=settings.store,
+            settings=settings.copy,
+            partitions=tuple(partitions),
+            positions=positions_of(
+                partitions, {part.key: store.get(part.key) for part in partitions}
+            ),
+            read_to=tuple(store.read_to.items()),
+            store_cluster=None if is_at_target else settings.store_cluster,
+        )
+        for index, partitions in enumerate(packed)
+    ]
+
+
+def _partitions(
+    settings: SourceSettings, tasks: Mapping[int, Mapping[str, str]], source: Cluster
+) -> list[list[PartitionPlan]]:
+    assigned = {task: assigned_partitions(config) for task, config in sorted(tasks.items())}
+    topics = sorted({topic for partitions in assigned.values() for topic, _ in partitions})
+    source.refresh(topics)
+    configs = admin.topic_configs(source, [topic for topic in topics if topic in source.topics])
+    compacted = {name for name, rows in configs.items() if metadata.is_compacted(rows)}
+    policy, alias = settings.config.policy, settings.config.source_alias
+    return [
+        [
+            PartitionPlan(
+                topic,
+                number,
+                policy.format_remote_topic(alias, topic),
+                topic in compacted,
+                task,
+            )
+            for topic, number in partitions
+        ]
+        for task, partitions in assigned.items()
+    ]

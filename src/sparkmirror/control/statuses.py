@@ -1,0 +1,112 @@
+"""What is said of connectors and tasks: states in, records of the status topic out; and back, as answers to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkmirror.errors import NotFound
+
+from .runs import trace_of
+from .states import (
+    VERSION,
+    ClusterConfig,
+    ConnectorState,
+    RestartRequest,
+    State,
+    Status,
+    TaskId,
+    TaskState,
+)
+from .status_store import StatusStore
+
+_SAFE = (State.FAILED, State.UNASSIGNED)
+
+
+class Statuses:
+    """One worker's word on what it runs. May be called from any thread."""
+
+    def __init__(self, store: StatusStore, worker_id: str, generation: Callable[[], int]) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._generation = generation
+
+    def put_connector(self, name: str, state: State, error: BaseException | None = None) -> None:
+        status = self._status(state, error)
+        if state in _SAFE:
+            self._store.put_connector_safe(name, status)
+        else:
+            self._store.put_connector(name, status)
+
+    def put_task(self, task: TaskId, state: State, error: BaseException | None = None) -> None:
+        status = self._status(state, error)
+        if state in _SAFE:
+            self._store.put_task_safe(task, status)
+        else:
+            self._store.put_task(task, status)
+
+    def _status(self, state: State, error: BaseException | None) -> Status:
+        trace = None if error is None else trace_of(error)
+        version = None if state is State.UNASSIGNED else VERSION
+        return Status(state, self._worker_id, self._generation(), trace, version)
+
+    def remove_unknown(self, config: ClusterConfig) -> None:
+        """Take away what is said of connectors and tasks that do not exist any more: the leader's duty."""
+        for name in self._store.connectors():
+            if name not in config.connectors:
+                self._store.delete_connector(name)
+                self._store.delete_topics(name)
+                continue
+            known = set(config.tasks_of(name))
+            for number in self._store.tasks(name):
+                if TaskId(name, number) not in known:
+                    self._store.delete_task(TaskId(name, number))
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def connector(self, name: str) -> ConnectorState:
+        status = self._store.connector(name)
+        if status is None:
+            raise NotFound(f"No status found for connector {name}")
+        tasks = sorted(self._store.tasks(name).items())
+        return ConnectorState(
+            name=name,
+            state=status.state,
+            worker_id=status.worker_id,
+            tasks=tuple(_task_state(number, known) for number, known in tasks),
+            trace=status.trace,
+            version=status.version,
+        )
+
+    def task(self, task: TaskId) -> TaskState:
+        status = self._store.task(task)
+        if status is None:
+            raise NotFound(f"No status found for task {task}")
+        return _task_state(task.task, status)
+
+
+def restart_plan(current: ConnectorState, request: RestartRequest) -> ConnectorState:
+    """What a restart request comes to: the same with RESTARTING where something is restarted."""
+    restarts = [
+        task
+        for task in current.tasks
+        if request.include_tasks and (not request.only_failed or task.state is State.FAILED)
+    ]
+    is_restarted = not request.only_failed or current.state is State.FAILED
+    return ConnectorState(
+        name=current.name,
+        state=State.RESTARTING if is_restarted else current.state,
+        worker_id=current.worker_id,
+        tasks=tuple(
+            TaskState(task.id, State.RESTARTING, task.worker_id, None, task.version)
+            if task in restarts
+            else task
+            for task in current.tasks
+        ),
+        type=current.type,
+        trace=None if is_restarted else current.trace,
+        version=current.version,
+    )
+
+
+def _task_state(number: int, status: Status) -> TaskState:
+    return TaskState(number, status.state, status.worker_id, status.trace, status.version)

@@ -1,0 +1,313 @@
+"""One partition whose records pass through transforms: fetch answers in, addressed batches for one or more targets out.
+
+Each target partition has a *lane*: an ordinary partition copy that is fed with what the transforms give it, numbered by itself
+under the numbering that all lanes share. The position moves over a piece of the source when every lane has that piece's records
+acknowledged; dropped records move it without anything being written.
+
+Of Connect's offset syncs only records that went to the topic that the replication policy names get any: for a topic of another
+name there is nothing that a checkpoint could translate to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sparkmirror.errors import CorruptBatch
+from sparkmirror.formats.position import Position, TargetPosition
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.fetch import Fetched, TopicPartition
+from sparkmirror.transforms.chain import TransformChain
+
+from . import routing
+from .addressing import Sent
+from .partition import Budget, Offers, PartitionCopy, Watcher
+from .plan import CopySettings, PartitionPlan
+from .routing import Parts, Routing
+from .stream import Piece
+
+_OPEN_PIECES = (
+    10  # as many as may be under way: opened records take several times the room of their batch
+)
+
+
+class RecordWatcher(Watcher, Protocol):
+    """The copy task, as a partition with transforms sees it."""
+
+    def moved(self, copy: RecordCopy) -> None:
+        """The position has moved, with nothing to be told of offsets."""
+
+    def unreadable(self, copy: RecordCopy) -> None:
+        """Reading has stopped at a batch that cannot be opened (`fetch_error`)."""
+
+
+class Lane(PartitionCopy):
+    """The part of a partition that goes to one target partition.
+
+    Invariants: `pushed` counts the records that were given to it, `records` those that the target has acknowledged; of what comes
+    in, the records up to the offset it began at are there already. A lane that was replaced is inactive, and nobody hears of it.
+    """
+
+    __slots__ = ("_owner", "begin", "pushed")
+
+    def __init__(self, owner: RecordCopy, plan: PartitionPlan, position: Position) -> None:
+        super().__init__(plan, owner._settings, owner._budget, owner)
+        self._owner = owner
+        self.begin = position.offset
+        self.pushed = 0
+        self.restart(position)
+
+    @property
+    def whole(self) -> PartitionCopy:
+        return self._owner
+
+    def take(self, piece: Piece) -> bool:
+        """Take in what is not there yet; False if all of it is."""
+        left = routing.after(piece, self.begin)
+        if left is None:
+            return False
+        self.push(left)
+        self.pushed += left.count
+        return True
+
+    def standing(self, offset: int) -> TargetPosition:
+        """Where the target stands, when everything up to `offset` is where it belongs."""
+        position = self.position
+        return TargetPosition(
+            self.plan.remote,
+            self.plan.partition,
+            max(offset, position.offset),
+            position.sequence,
+            position.target_offset,
+            position.origin[1],
+            position.target_id,
+        )
+
+
+@dataclass(slots=True)
+class _Step:
+    """One piece of the source on its way: done when each of these lanes has so many records acknowledged."""
+
+    offset: int
+    leader_epoch: int
+    lanes: list[tuple[Lane, int]]
+
+    @property
+    def is_done(self) -> bool:
+        return all(lane.records >= count for lane, count in self.lanes)
+
+
+class RecordCopy(PartitionCopy):
+    """The state of one partition with transforms in a copy task.
+
+    Invariants:
+    - `_offset` is the offset up to which every record is acknowledged by its target or dropped; `_steps` are the pieces after
+      it, in order, that lanes have; `_held` is the piece after those if it needs a target that has no lane yet (`wanted`); then
+      comes `_ready`, which holds pieces as they were fetched.
+    - Every lane's target is named in `position`, and was in the store before the lane got its first record.
+    - Where the position was made with other transforms than the plan's, those are kept up to `_finish_at`, so that each record
+      passes through the one or the other; then reading stops, and resuming takes the plan's.
+    """
+
+    __slots__ = ("_finish_at", "_held", "_lanes", "_own", "_routing", "_steps", "_task", "wanted")
+
+    def __init__(
+        self,
+        plan: PartitionPlan,
+        settings: CopySettings,
+        budget: Budget,
+        watcher: RecordWatcher,
+    ) -> None:
+        super().__init__(plan, settings, budget, watcher)
+        self._task = watcher
+        self._own = self._routing = Routing(plan, settings.transforms)
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._steps: deque[_Step] = deque()
+        self._held: tuple[Piece, Parts] | None = None
+        self._finish_at = -1
+        self.wanted: tuple[TopicPartition, ...] = ()
+        """Targets that must be opened before it can go on."""
+
+    @property
+    def routing(self) -> Routing:
+        """What is done with its records now."""
+        return self._routing
+
+    # -- from the source ----------------------------------------------------------------------
+
+    def feed(self, fetched: Fetched) -> None:
+        super().feed(fetched)
+        if 0 <= self._finish_at < self.fetch_offset and not self.fetch_trouble:
+            # Read no further: what is here is written, then the position is aligned and takes the plan's transforms.
+            self.fetch_trouble = messages.OFFSET_OUT_OF_RANGE
+
+    @property
+    def lag(self) -> int:
+        if self.high_watermark < 0:
+            return -1
+        done = self.fetch_offset if self.is_idle else self._offset + 1
+        return max(0, self.high_watermark - done)
+
+    # -- through the transforms ---------------------------------------------------------------
+
+    def offer_to(self, sender: Offers) -> None:
+        self._route()
+        for lane in self._lanes.values():
+            if lane.has_work:
+                sender.offer(lane)
+
+    def _route(self) -> None:
+        """Open pieces and give them to their lanes, a few at a time."""
+        while self._ready and not self.wanted and self.active and self._has_room():
+            piece = self._ready.popleft()
+            self._count(-len(piece.view))
+            try:
+                parts = self._routing.split(piece)
+            except CorruptBatch as error:
+                self._stop_at(piece, error)
+                return
+            wanted = tuple(key for key, _ in parts if key not in self._lanes)
+            if wanted:
+                self._held, self.wanted = (piece, parts), wanted
+            else:
+                self._enter(piece, parts)
+
+    def _has_room(self) -> bool:
+        if len(self._steps) < _OPEN_PIECES:
+            return True
+        waiting = sum(lane.ready_bytes for lane in self._lanes.values())
+        return self._ready[0].is_small and waiting < self._settings.merge_bytes
+
+    def _stop_at(self, piece: Piece, error: CorruptBatch) -> None:
+        self.fetch_trouble = messages.CORRUPT_MESSAGE
+        self.fetch_error = CorruptBatch(
+            f"{self.plan}: from offset {piece.first_offset} on {error.message}",
+            "Transforms need records that can be read. To leave the damaged ones out, set the position of the partition behind "
+            "them.",
+        )
+        self._ready.clear()
+        self._count(-self.ready_bytes)
+        self._task.unreadable(self)
+
+    def _enter(self, piece: Piece, parts: Parts) -> None:
+        taken = []
+        for key, part in parts:
+            lane = self._lanes[key]
+            if lane.take(part):
+                taken.append((lane, lane.pushed))
+        offset, epoch = piece.last_offset, piece.leader_epoch
+        if taken:
+            self._steps.append(_Step(offset, epoch, taken))
+        elif self._steps:  # nothing of it is to be written: it is done with the one before
+            self._steps[-1].offset, self._steps[-1].leader_epoch = offset, epoch
+        else:
+            self._reach(offset, epoch)
+            self._task.moved(self)
+
+    def _reach(self, offset: int, leader_epoch: int) -> None:
+        self._offset = offset
+        self._leader_epoch = leader_epoch
+
+    def opened(self, targets: Sequence[TargetPosition]) -> None:
+        """Targets that were wanted are in the store now: go on."""
+        for target in targets:
+            self._add_lane(target)
+        self.wanted = ()
+        held, self._held = self._held, None
+        if held is not None:
+            self._enter(*held)
+
+    def _add_lane(self, target: TargetPosition) -> None:
+        plan = replace(self.plan, remote=target.topic, partition=target.partition)
+        self._lanes[target.key] = Lane(self, plan, self._base.at_target(target))
+
+    # -- to the targets -----------------------------------------------------------------------
+
+    @property
+    def remotes(self) -> list[str]:
+        return [self.plan.remote, *(topic for topic, _ in (*self._lanes, *self.wanted))]
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._ready) or any(lane.has_work for lane in self._lanes.values())
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._ready and self._held is None and not self._steps
+
+    def look_for(self, topics: Collection[str]) -> None:
+        """Only these topics are on the target: a lane to one that was deleted must be opened anew."""
+        for lane in list(self._lanes.values()):
+            if lane.has_work and lane.active and lane.plan.remote not in topics:
+                lane.stalled(messages.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
+
+    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
+        """A lane has one more batch acknowledged."""
+        if not self._is_current(copy):
+            return
+        self.attempts = 0
+        self.records += sent.count
+        self.bytes += len(sent.buffer)
+        self.last_timestamp = copy.last_timestamp
+        while self._steps and self._steps[0].is_done:
+            step = self._steps.popleft()
+            self._reach(step.offset, step.leader_epoch)
+        if copy.plan.remote == self.plan.remote:
+            self._task.acknowledged(self, sent, base_offset)
+        else:
+            self._task.moved(self)
+
+    def changed(self, copy: PartitionCopy) -> None:
+        """A lane may have more to send, or trouble."""
+        if self._is_current(copy):
+            self._task.changed(copy if copy.trouble else self)
+
+    def _is_current(self, copy: PartitionCopy) -> bool:
+        return self._lanes.get((copy.plan.remote, copy.plan.partition)) is copy
+
+    # -- positions ----------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        if (
+            self._base.transforms is None
+        ):  # no transforms any more: one lane, which stands where the partition does
+            return next((lane.position for lane in self._lanes.values()), self._base)
+        targets = tuple(lane.standing(self._offset) for lane in self._lanes.values())
+        return replace(
+            self._base,
+            offset=self._offset,
+            leader_epoch=self._leader_epoch,
+            targets=targets or self._base.targets,
+        )
+
+    def take_over(self, position: Position) -> None:
+        super().take_over(position)
+        for lane in self._lanes.values():
+            lane.suspend()
+        self._lanes.clear()
+
+    def restart(self, position: Position) -> None:
+        super().restart(position)
+        self._steps.clear()
+        self._held, self.wanted, self._finish_at = None, (), -1
+        if position.transforms is None:
+            self._routing = Routing(self.plan, None)
+            self._lanes[self.plan.remote, self.plan.partition] = Lane(self, self.plan, position)
+            return
+        own = self._settings.transforms
+        if own is not None and own.text == position.transforms:
+            self._routing = self._own
+        else:
+            self._routing = Routing(self.plan, TransformChain.read(position.transforms))
+            self._finish_at = max((target.offset for target in position.targets), default=0)
+        for target in position.targets:
+            self._add_lane(target)
+
+    def suspend(self) -> None:
+        super().suspend()
+        self._held, self.wanted = None, ()
+        for lane in self._lanes.values():
+            lane.suspend()

@@ -1,0 +1,347 @@
+"""Resuming partitions whose records pass through transforms: a position with several targets in, one that each of them bears out.
+
+Every target is aligned by itself (see `alignment`), with the source as the transforms show it to that target. So each stands at a
+source offset of its own; reading begins at the lowest, and what a target has already is not written to it again.
+
+When the transforms of a connector were changed, the records up to where the furthest target stands still pass through the old
+ones, which the position holds, and all others through the new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparkmirror.errors import BrokerError, ConfigError, TopicRecreated
+from sparkmirror.formats.position import Numbering, Position, TargetPosition
+from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka.admin import ProducerState
+from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.transforms.chain import TransformChain
+
+from . import alignment
+from .alignment import Aligned, Pair
+from .plan import PartitionPlan
+from .resume import Facts, Loss, Outcome, Resumer, hex_id
+from .routing import Routing
+
+log = logging.getLogger(__name__)
+_MANY_TARGETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """One target: where it stands, and whether the numbering goes on there."""
+
+    target: TargetPosition
+    end: int
+    epoch: int
+    """The newest epoch of our producer that its leader knows of; -1 if none."""
+    keeps_numbering: bool
+    leader_epoch: int
+
+
+class RecordResumer(Resumer):
+    """Brings partitions to a position they can be copied from, with transforms or without."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._tails: dict[TopicPartition, tuple[int, Mapping[int, ProducerState]]] = {}
+        self._copied_so_far: set[TopicPartition] = set()
+
+    def plain(self, part: PartitionPlan) -> bool:
+        """Whether the plan's transforms leave the records of a partition as and where they are."""
+        chain = self._settings.transforms
+        return chain is None or chain.on(part.remote) is None
+
+    # -- facts --------------------------------------------------------------------------------
+
+    def _unreachable(self, part: PartitionPlan) -> BrokerError | None:
+        if self.plain(part):
+            return super()._unreachable(part)
+        try:
+            self._source.leader(part.topic, part.partition)
+        except BrokerError as error:
+            return error
+        return None
+
+    def _needs_remote(self, part: PartitionPlan) -> bool:
+        return part.key in self._copied_so_far or self.plain(part)
+
+    def _target_id(self, part: PartitionPlan) -> str:
+        return super()._target_id(part) if self._needs_remote(part) else ""
+
+    def _position(
+        self, part: PartitionPlan, known: Mapping[TopicPartition, Position]
+    ) -> Position | None:
+        own, stored = known.get(part.key), self._store.get(part.key)
+        if own is None or stored is None or own.transforms is None:
+            return super()._position(part, known)
+        return own if own.numbering == stored.numbering and own.offset >= stored.offset else stored
+
+    def _gather(
+        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
+    ) -> Facts:
+        positions = {part: self._position(part, known) for part in parts}
+        targets = [target for found in positions.values() if found for target in found.targets]
+        if targets:
+            self._target.refresh({target.topic for target in targets})
+            self.look_at(target.key for target in targets if target.topic in self._target.topics)
+        for part, position in positions.items():
+            self._copied_so_far.discard(part.key)
+            if self._has_copied(part, position):
+                self._copied_so_far.add(part.key)
+        return super()._gather(parts, known)
+
+    def _has_copied(self, part: PartitionPlan, position: Position | None) -> bool:
+        """Whether a partition that has transforms now was copied to its remote topic so far, and that is still there."""
+        if self.plain(part) or position is None or position.numbering is None:
+            return False
+        if position.transforms is not None or self._is_gone(part.remote):
+            return False
+        self._target.refresh([part.remote])
+        self._target.leader(part.remote, part.partition)  # an error if it is only not there now
+        return True
+
+    def _is_gone(self, topic: str) -> bool:
+        request = messages.MetadataRequest
+        wanted = [request.MetadataRequestTopic(name=topic)]
+        answer = self._target.call_any(request(topics=wanted, allow_auto_topic_creation=False))
+        return any(t.error_code == messages.UNKNOWN_TOPIC_OR_PARTITION for t in answer.topics)
+
+    def look_at(self, keys: Iterable[TopicPartition]) -> None:
+        """Ask the target for the ends of these partitions, and which producers their leaders remember."""
+        wanted = set(keys)
+        ends = admin.list_offsets(self._target, wanted, admin.LATEST)
+        producers = admin.describe_producers(self._target, wanted) or {}
+        self._tails |= {key: (end, producers.get(key, {})) for key, end in ends.items()}
+
+    def tail(self, key: TopicPartition) -> tuple[int, Mapping[int, ProducerState]]:
+        """Where a partition ended when it was last looked at, and the producers it remembered."""
+        return self._tails[key]
+
+    # -- decisions ----------------------------------------------------------------------------
+
+    def _decide(
+        self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome
+    ) -> Position:
+        if position is not None and position.transforms is not None:
+            return self._decide_routed(part, position, facts, outcome)
+        if position is None or position.numbering is None or self._needs_remote(part):
+            decided = super()._decide(part, position, facts, outcome)
+        else:
+            decided = position  # its remote topic is gone, as it may be when transforms rename it
+        if self.plain(part):
+            return decided
+        if position is None or decided.numbering != position.numbering:
+            return self._routed(decided, ())
+        return self._anew(part, decided, decided.offset, ())
+
+    def _routed(self, position: Position, targets: tuple[TargetPosition, ...]) -> Position:
+        """The position for the plan's transforms."""
+        chain = self._settings.transforms
+        return replace(
+            position,
+            sequence=0,
+            target_offset=0,
+            target_id="",
+            origin=(position.next_offset, 0),
+            transforms=None if chain is None else chain.text,
+            targets=targets,
+        )
+
+    def _decide_routed(
+        self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
+    ) -> Position:
+        first = facts.earliest[part.key]
+        if not self._same_source(part, position):
+            outcome.losses.append(self._recreated_source(part, first))
+            return self._switched(part, position, first - 1, facts, ())
+        if self._is_truncated(part, position, facts):
+            end = self._truncated(part, position, facts, outcome)
+            return self._switched(part, position, end - 1, facts, ())
+        routing = self._routing(part, position, outcome)
+        if routing is None:
+            return self._switched(part, position, position.offset, facts, ())
+        there = [target for target in position.targets if self._is_there(target)]
+        if len(there) < len(position.targets) and routing.target is not None:
+            return self._recreated(part, position, routing.target[0], facts)
+        stands = [self._stand(part, position, target, routing, outcome) for target in there]
+        low = self._low(position, stands, routing)
+        if first > low + 1:
+            outcome.losses.append(self._retention_loss(part, low + 1, first))
+            return self._anew(part, position, first - 1, stands)
+        return self._settled(part, position, low, facts, stands)
+
+    def _routing(self, part: PartitionPlan, position: Position, outcome: Outcome) -> Routing | None:
+        """What was done with the records under the position's numbering; None if that can no longer be told."""
+        assert position.transforms is not None  # noqa: S101 - only called for those with transforms
+        try:
+            return Routing(part, TransformChain.read(position.transforms))
+        except ConfigError as error:
+            message = (
+                f"the transforms that the position after offset {position.offset} was made with cannot be read "
+                f"({error.message}); what was written since is written again."
+            )
+            outcome.losses.append(Loss(part.topic, part.partition, message))
+            return None
+
+    def _is_there(self, target: TargetPosition) -> bool:
+        """Whether the topic is the one that the position speaks of; others are opened anew when a record goes there."""
+        info = self._target.topics.get(target.topic)
+        is_same = info is not None and target.target_id in ("", hex_id(info.topic_id))
+        if not is_same:
+            log.info("Topic %s on %s was deleted.", target.topic, self._target.settings)
+        return is_same
+
+    def _stand(
+        self,
+        part: PartitionPlan,
+        position: Position,
+        target: TargetPosition,
+        routing: Routing,
+        outcome: Outcome,
+    ) -> _Standing:
+        aligned, end, epoch = self.align_target(part, position, target, routing)
+        if aligned.trouble:
+            outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
+        found = aligned.position
+        moved = replace(
+            target,
+            offset=found.offset,
+            sequence=found.sequence,
+            target_offset=found.target_offset,
+            target_id=hex_id(self._target.topic(target.topic).topic_id),
+        )
+        return _Standing(moved, end, epoch, aligned.keeps_numbering, found.leader_epoch)
+
+    def align_target(
+        self, part: PartitionPlan, position: Position, target: TargetPosition, routing: Routing
+    ) -> tuple[Aligned, int, int]:
+        numbering = position.numbering
+        assert numbering is not None  # noqa: S101 - those with transforms have one
+        end, states = self.tail(target.key)
+        state = states.get(numbering.producer_id)
+        pair = Pair(
+            self._source,
+            self._target,
+            part.topic,
+            target.topic,
+            part.partition,
+            self._settings.fetch,
+            part.compacted,
+            target.partition,
+            routing.only(target.key),
+        )
+        aligned = alignment.align(pair, position.at_target(target), state, end)
+        return aligned, end, -1 if state is None else state.epoch
+
+    def _low(self, position: Position, stands: Sequence[_Standing], routing: Routing) -> int:
+        """The offset up to which everything is where it belongs.
+
+        One target that gets all records tells it by itself. Of several, one may have lost records; that another is ahead says
+        nothing about those that are not named yet.
+        """
+        offsets = [standing.target.offset for standing in stands]
+        if routing.target is not None and offsets:
+            return offsets[0]
+        return min([position.offset, *offsets])
+
+    def _settled(
+        self,
+        part: PartitionPlan,
+        position: Position,
+        low: int,
+        facts: Facts,
+        stands: Sequence[_Standing],
+    ) -> Position:
+        """With the same numbering if everybody still derives the same numbers from it, else with the next."""
+        ahead = [standing for standing in stands if standing.target.offset > low]
+        own = None if self.plain(part) else self._settings.transforms
+        is_current = own is not None and own.text == position.transforms
+        if not is_current and not ahead:
+            return self._switched(part, position, low, facts, stands)
+        idle = len(stands) - len(ahead)
+        if (
+            part.compacted
+            or len(stands) < len(position.targets)
+            or (len(stands) > _MANY_TARGETS and idle > len(stands) // 2)
+            or not all(standing.keeps_numbering for standing in stands)
+        ):
+            return self._anew(part, position, low, stands)
+        epoch = position.leader_epoch
+        if low != position.offset:
+            epoch = next(s.leader_epoch for s in stands if s.target.offset == low)
+        targets = tuple(standing.target for standing in stands)
+        return replace(position, offset=low, leader_epoch=epoch, targets=targets)
+
+    # -- new numberings -----------------------------------------------------------------------
+
+    def _anew(
+        self, part: PartitionPlan, position: Position, offset: int, stands: Sequence[_Standing]
+    ) -> Position:
+        """The next numbering after `offset`, with the position's transforms, or the plan's if it has none.
+
+        Of the targets those stay that are ahead; the others are named again when they get a record.
+        """
+        position = _with_used_epoch(position, stands)
+        targets = tuple(_begun(s.target, s.end) for s in stands if s.target.offset > offset)
+        fresh = replace(
+            position,
+            offset=offset,
+            numbering=self._next(position),
+            leader_epoch=position.leader_epoch if offset == position.offset else -1,
+            source_id=self._source_id(part),
+            origin=(offset + 1, 0),
+            stamp=self._stamp,
+            targets=targets,
+        )
+        return self._routed(fresh, targets) if position.transforms is None else fresh
+
+    def _switched(
+        self,
+        part: PartitionPlan,
+        position: Position,
+        offset: int,
+        facts: Facts,
+        stands: Sequence[_Standing],
+    ) -> Position:
+        """The next numbering after `offset`, with what the plan says of transforms. Nothing is ahead of `offset`."""
+        position = replace(_with_used_epoch(position, stands), transforms=None, targets=())
+        if not self.plain(part):
+            return self._anew(part, position, offset, stands)
+        blank = replace(position, sequence=0, target_offset=0, target_id="")
+        return self._renumber(part, blank, offset, facts)
+
+    def _recreated(
+        self, part: PartitionPlan, position: Position, topic: str, facts: Facts
+    ) -> Position:
+        """The one target of a partition is gone, or another one under its name."""
+        self._target.topic(topic)  # an error if it is not there (yet)
+        mode = self._settings.recreated_target
+        if mode == "restart":
+            return self._switched(part, position, facts.earliest[part.key] - 1, facts, ())
+        if mode == "continue":
+            return self._switched(part, position, position.offset, facts, ())
+        raise TopicRecreated(
+            f"{part}: topic {topic} was deleted and created again on {self._target.settings}; "
+            f"records up to {position.offset} of the source are not in it.",
+            "Set mirror.recreated.target=restart to copy the topic again from its beginning, or =continue to go on "
+            "from where the copy stood.",
+        )
+
+
+def _begun(target: TargetPosition, end: int) -> TargetPosition:
+    """A target at which a numbering begins, behind what is there."""
+    end = max(end, target.target_offset)
+    return replace(target, sequence=0, target_offset=end, origin=end)
+
+
+def _with_used_epoch(position: Position, stands: Sequence[_Standing]) -> Position:
+    """The position with the newest epoch that any target has seen of its producer."""
+    numbering = position.numbering
+    assert numbering is not None  # noqa: S101 - those with transforms have one
+    newest = max([numbering.epoch, *(standing.epoch for standing in stands)])
+    return replace(position, numbering=Numbering(numbering.producer_id, newest))

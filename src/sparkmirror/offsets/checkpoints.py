@@ -1,0 +1,103 @@
+"""Which checkpoints are written and which group offsets follow from them: committed offsets in, rules applied, what is due out.
+
+The rules are those of MirrorMaker 2's `MirrorCheckpointTask` and `CheckpointStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkmirror.formats.mirror import Checkpoint
+from sparkmirror.policy.filters import TopicFilter
+from sparkmirror.policy.naming import ReplicationPolicy
+
+from .groups import GroupOffset, Offsets, TopicPartition
+from .translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a source topic is called on the target."""
+
+    policy: ReplicationPolicy
+    source_alias: str
+    target_alias: str
+
+    def downstream(self, topic: str) -> str:
+        """A topic that came from the target goes by its own name there; any other is a remote topic."""
+        if self.policy.topic_source(topic) == self.target_alias:
+            return self.policy.original_topic(topic)
+        return self.policy.format_remote_topic(self.source_alias, topic)
+
+
+def translated(
+    group: str, offsets: Offsets, wanted: TopicFilter, naming: Naming, translator: Translator
+) -> Iterator[Checkpoint]:
+    """The checkpoints that a group's committed offsets give, as far as they can be translated."""
+    for (topic, partition), committed in offsets.items():
+        if committed is None or not wanted.matches(topic):
+            continue
+        downstream = translator.translate(topic, partition, committed.offset)
+        if downstream is not None and downstream >= 0:
+            yield Checkpoint(
+                group,
+                naming.downstream(topic),
+                partition,
+                committed.offset,
+                downstream,
+                committed.metadata,
+            )
+
+
+def is_more_recent(new: Checkpoint, last: Checkpoint | None) -> bool:
+    """Whether a checkpoint says something new: forward downstream, or anywhere if the group has rewound upstream."""
+    return (
+        last is None
+        or new.upstream_offset < last.upstream_offset
+        or new.downstream_offset > last.downstream_offset
+    )
+
+
+class CheckpointStore:
+    """The last checkpoint of each group and downstream partition, of the groups that are one's own.
+
+    Invariant: of a partition whose group does not rewind, downstream offsets never go back.
+    """
+
+    def __init__(self, groups: Collection[str]) -> None:
+        self._groups = frozenset(groups)
+        self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
+
+    def put(self, checkpoint: Checkpoint) -> None:
+        """It is in the checkpoints topic, and the newest of its kind."""
+        if checkpoint.group in self._groups:
+            key = (checkpoint.topic, checkpoint.partition)
+            self._last.setdefault(checkpoint.group, {})[key] = checkpoint
+
+    def is_news(self, checkpoint: Checkpoint) -> bool:
+        """Whether it is to be written."""
+        known = self._last.get(checkpoint.group, {})
+        return is_more_recent(checkpoint, known.get((checkpoint.topic, checkpoint.partition)))
+
+    def downstream_offsets(self) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """What each group would have committed on the target."""
+        return {
+            group: {
+                key: GroupOffset(checkpoint.downstream_offset, checkpoint.metadata)
+                for key, checkpoint in checkpoints.items()
+            }
+            for group, checkpoints in self._last.items()
+        }
+
+
+def offsets_to_sync(
+    wanted: Mapping[TopicPartition, GroupOffset], committed: Offsets
+) -> dict[TopicPartition, GroupOffset]:
+    """Those of a group's offsets that move it forward on the target, or give it one where it has none."""
+    found: dict[TopicPartition, GroupOffset] = {}
+    for key, offset in wanted.items():
+        there = committed.get(key)
+        if there is None or there.offset < offset.offset:
+            found[key] = offset
+    return found

@@ -1,0 +1,144 @@
+"""Who coordinates which group: groups come in, each is asked of its coordinator, answers and errors go out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import Cluster, back_off
+
+_MOVED = (
+    messages.COORDINATOR_LOAD_IN_PROGRESS,
+    messages.COORDINATOR_NOT_AVAILABLE,
+    messages.NOT_COORDINATOR,
+)
+_KEYS_PER_REQUEST = 250
+_MANY_KEYS = 4  # the version from which on one request may ask for several groups
+_GROUP_KEY = 0
+_PATIENCE = 5.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[T]):
+    """What came of each group: an answer, or the error it failed with."""
+
+    found: dict[str, T]
+    failed: dict[str, KafkaError]
+
+
+class Coordinators:
+    """Asks the coordinators of groups on one cluster.
+
+    Invariants: `_nodes` are hints: a broker that no longer coordinates a group, or does not answer, is looked up anew and the
+    group is asked for again for a few seconds; a group that fails never takes others with it.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._nodes: dict[str, int] = {}
+
+    def each(
+        self,
+        groups: Iterable[str],
+        most: int,
+        call: Callable[[int, Sequence[str]], Mapping[str, T | BrokerError]],
+    ) -> Answers[T]:
+        """Ask each group's coordinator, `most` groups at a time, and again those that were not the coordinator (yet)."""
+        answers: Answers[T] = Answers({}, {})
+        left = list(dict.fromkeys(groups))
+        deadline = time.monotonic() + _PATIENCE
+        settings = self._cluster.settings
+        for wait in back_off(settings.retry_backoff, settings.retry_backoff_max):
+            again: list[str] = []
+            for group, answer in self._round(left, most, call).items():
+                if not isinstance(answer, KafkaError):
+                    answers.found[group] = answer
+                    answers.failed.pop(group, None)
+                    continue
+                answers.failed[group] = answer
+                if _has_moved(answer):
+                    self._nodes.pop(group, None)
+                    again.append(group)
+            left = again
+            if not left or time.monotonic() + wait > deadline:
+                break
+            time.sleep(wait)
+        return answers
+
+    def _round(
+        self,
+        groups: Sequence[str],
+        most: int,
+        call: Callable[[int, Sequence[str]], Mapping[str, T | BrokerError]],
+    ) -> dict[str, T | KafkaError]:
+        answers: dict[str, T | KafkaError] = dict(self._look_up(groups))
+        nodes: dict[int, list[str]] = {}
+        for group in groups:
+            if group not in answers:
+                nodes.setdefault(self._nodes[group], []).append(group)
+        for node, its in nodes.items():
+            for start in range(0, len(its), most):
+                chunk = its[start : start + most]
+                try:
+                    answers |= call(node, chunk)
+                except KafkaError as error:
+                    # Its other groups would wait for the same time-out: they are asked in the next round.
+                    answers |= dict.fromkeys(its[start:], error)
+                    break
+        return answers
+
+    def _look_up(self, groups: Sequence[str]) -> dict[str, KafkaError]:
+        """Learn the coordinators that are not known; the groups for which that failed."""
+        unknown = [group for group in groups if group not in self._nodes]
+        failed: dict[str, KafkaError] = {}
+        for start in range(0, len(unknown), _KEYS_PER_REQUEST):
+            chunk = unknown[start : start + _KEYS_PER_REQUEST]
+            try:
+                found = self._find(chunk)
+                if any(not code and node not in self._cluster.brokers for _, node, code in found):
+                    self._cluster.refresh([])
+            except KafkaError as error:
+                return failed | dict.fromkeys(unknown[start:], error)
+            for group, node, code in found:
+                if code == messages.NONE:
+                    self._nodes[group] = node
+                else:
+                    failed[group] = group_error(
+                        self._cluster, code, f"Finding the coordinator of group {group}"
+                    )
+        return failed
+
+    def _find(self, groups: Sequence[str]) -> list[tuple[str, int, int]]:
+        """Group, coordinator and error code of each."""
+        connection = self._cluster.any_connection()
+        request = messages.FindCoordinatorRequest
+        version = messages.choose_version(request(), connection.versions) or 0
+        if version >= _MANY_KEYS:
+            answer = connection.call(request(key_type=_GROUP_KEY, coordinator_keys=list(groups)))
+            return [(c.key, c.node_id, c.error_code) for c in answer.coordinators]
+        found = []
+        for group in groups:
+            answer = connection.call(request(key=group, key_type=_GROUP_KEY))
+            found.append((group, answer.node_id, answer.error_code))
+        return found
+
+
+def group_error(cluster: Cluster, code: int, what: str) -> BrokerError:
+    """A broker's error about a group, with what to do about it."""
+    remedy = {
+        messages.GROUP_AUTHORIZATION_FAILED: "The principal needs Describe on the group, and Read to commit.",
+        messages.TOPIC_AUTHORIZATION_FAILED: "The principal needs Read on the topic.",
+    }.get(code, "")
+    return messages.broker_error(code, f"{what} on {cluster.settings}", None, remedy)
+
+
+def _has_moved(error: KafkaError) -> bool:
+    """Whether to look the coordinator up again; other errors are the caller's to judge."""
+    return isinstance(error, ConnectionFailed) or (
+        isinstance(error, BrokerError) and error.code in _MOVED
+    )

@@ -1,0 +1,193 @@
+"""Consumer groups of one cluster: which there are, what they have committed, and committing for them; batched per coordinator.
+
+Classic groups and those of the newer protocol (KIP-848) alike: ListGroups tells of both in one answer, with their states, and
+without the members that a description of each group would carry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkmirror.errors import BrokerError
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import TopicPartition
+
+from .coordinators import Answers, Coordinators, group_error
+
+__all__ = ["Answers", "GroupListing", "GroupOffset", "Groups", "Offsets", "TopicPartition"]
+
+_CONSUMER_TYPES = ("", "classic", "consumer")
+_CONSUMER_PROTOCOLS = ("", "consumer")
+# Any state but Empty and Dead: somebody is a member, and only members may commit.
+_ACTIVE_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling")
+_GROUPS_PER_REQUEST = 250
+_FETCH_VERSION = _COMMIT_VERSION = 9  # the next ones name topics by id
+_MANY_GROUPS = 8
+_STATES_SINCE = 4
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it; `state` and `type` are empty where brokers are too old to tell."""
+
+    group: str
+    protocol_type: str
+    state: str = ""
+    type: str = ""
+
+    @property
+    def is_consumers(self) -> bool:
+        """Whether its members are consumers, unlike those of Connect, share and streams groups."""
+        return (
+            self.type.lower() in _CONSUMER_TYPES
+            and self.protocol_type.lower() in _CONSUMER_PROTOCOLS
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group is in a partition, with the text it left there."""
+
+    offset: int
+    metadata: str = ""
+
+
+Offsets = Mapping[TopicPartition, GroupOffset | None]
+"""None where a client has reset the offset to nothing."""
+
+
+class Groups:
+    """The groups of one cluster; what concerns one group fails for that group alone (see `Coordinators`)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coordinators = Coordinators(cluster)
+
+    def listings(self, states: Collection[str] = ()) -> list[GroupListing]:
+        """All groups that we may see, or those in `states` (which brokers before 2.6 cannot tell: none then)."""
+
+        def ask() -> list[GroupListing]:
+            self._cluster.refresh([])
+            return [
+                listing for node in self._cluster.brokers for listing in self._listed(node, states)
+            ]
+
+        return self._cluster.retrying(ask, time.monotonic() + _PATIENCE)
+
+    def active(self) -> set[str]:
+        """The groups that have members."""
+        return {listing.group for listing in self.listings(_ACTIVE_STATES)}
+
+    def committed(self, groups: Iterable[str]) -> Answers[Offsets]:
+        """All committed offsets of each group; nothing for a group that does not exist."""
+        return self._coordinators.each(groups, _GROUPS_PER_REQUEST, self._fetch)
+
+    def commit(self, offsets: Mapping[str, Mapping[TopicPartition, GroupOffset]]) -> Answers[int]:
+        """Commit for groups without members (created if need be); gives how many offsets each took."""
+        return self._coordinators.each(
+            offsets, 1, lambda node, groups: {g: self._commit(node, g, offsets[g]) for g in groups}
+        )
+
+    # -- one request each ---------------------------------------------------------------------
+
+    def _listed(self, node: int, states: Collection[str]) -> Iterator[GroupListing]:
+        connection = self._cluster.connection(node)
+        request = messages.ListGroupsRequest(states_filter=list(states), types_filter=[])
+        if states and (messages.choose_version(request, connection.versions) or 0) < _STATES_SINCE:
+            return
+        answer = connection.call(request)
+        if answer.error_code != messages.NONE:
+            raise messages.broker_error(
+                answer.error_code, f"Listing the groups of {self._cluster.settings}"
+            )
+        for group in answer.groups:
+            yield GroupListing(
+                group.group_id,
+                group.protocol_type or "",
+                getattr(group, "group_state", None) or "",
+                getattr(group, "group_type", None) or "",
+            )
+
+    def _fetch(self, node: int, groups: Sequence[str]) -> dict[str, Offsets | BrokerError]:
+        connection = self._cluster.connection(node)
+        probe = messages.OffsetFetchRequest()
+        version = messages.choose_version(probe, connection.versions, _FETCH_VERSION) or 0
+        if version < _MANY_GROUPS:
+            return {group: self._fetch_one(node, group) for group in groups}
+        request = messages.OffsetFetchRequest
+        answer = connection.call(
+            request(
+                groups=[
+                    request.OffsetFetchRequestGroup(
+                        group_id=group, member_id=None, member_epoch=-1, topics=None
+                    )
+                    for group in groups
+                ],
+                require_stable=False,
+            ),
+            most=_FETCH_VERSION,
+        )
+        return {group.group_id: self._offsets(group.group_id, group) for group in answer.groups}
+
+    def _fetch_one(self, node: int, group: str) -> Offsets | BrokerError:
+        request = messages.OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
+        return self._offsets(group, self._cluster.call_node(node, request, most=_MANY_GROUPS - 1))
+
+    def _offsets(self, group: str, answer: Any) -> Offsets | BrokerError:
+        if answer.error_code not in (messages.NONE, messages.GROUP_ID_NOT_FOUND):
+            return group_error(
+                self._cluster, answer.error_code, f"Reading the offsets of group {group}"
+            )
+        return {
+            (topic.name, p.partition_index): (
+                GroupOffset(p.committed_offset, p.metadata or "")
+                if p.committed_offset >= 0
+                else None
+            )
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.error_code == messages.NONE
+        }
+
+    def _commit(
+        self, node: int, group: str, offsets: Mapping[TopicPartition, GroupOffset]
+    ) -> int | BrokerError:
+        request = messages.OffsetCommitRequest
+        topic_class = request.OffsetCommitRequestTopic
+        rows: dict[str, list[Any]] = {}
+        for (topic, partition), offset in offsets.items():
+            row = topic_class.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=-1,
+                committed_metadata=offset.metadata,
+            )
+            rows.setdefault(topic, []).append(row)
+        answer = self._cluster.call_node(
+            node,
+            request(
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                group_instance_id=None,
+                retention_time_ms=-1,
+                topics=[topic_class(name=t, partitions=rows[t]) for t in rows],
+            ),
+            most=_COMMIT_VERSION,
+        )
+        refused = [
+            (f"{topic.name}-{p.partition_index}", p.error_code)
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.error_code != messages.NONE
+        ]
+        if not refused:
+            return len(offsets)
+        where, code = refused[0]
+        what = f"Committing {len(refused)} of {len(offsets)} offset(s) of group {group} ({where}"
+        return group_error(self._cluster, code, what + (", …)" if len(refused) > 1 else ")"))

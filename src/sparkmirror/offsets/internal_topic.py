@@ -1,0 +1,144 @@
+"""MirrorMaker's own topics, which have one partition: records in and out, in order, by waiting for the broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.kafka import admin, messages, records
+from sparkmirror.kafka import log as kafka_log
+from sparkmirror.kafka.batches import Batch, end_offset, magic_of, whole_batches
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
+from sparkmirror.kafka.records import Record
+
+log = logging.getLogger(__name__)
+Row = tuple[bytes, bytes | None]
+T = TypeVar("T")
+
+# Well below what topics take by default (1 MiB), whatever the rows are.
+_BATCH_BYTES = 256 << 10
+_LIMITS = FetchLimits(isolation=READ_UNCOMMITTED, max_bytes=4 << 20, partition_max_bytes=4 << 20)
+_UNKNOWN = -1
+
+
+class InternalTopic:
+    """One such topic on one cluster.
+
+    Invariants: `position` is the offset after the last record that `poll` gave, -1 until it is known where the log starts; it
+    belongs to the topic with `_topic_id`, and a topic made anew under the name is read from its start. A leader that did not
+    answer is looked up again before the next try.
+    """
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.name = name
+        self.position = _UNKNOWN
+        self._topic_id = NO_TOPIC_ID
+        self._cluster = cluster
+
+    def end(self) -> int:
+        """The offset that the next record will get."""
+        return self._asking(lambda: self._offset(admin.LATEST), "Read")
+
+    def poll(self, wait: float) -> list[Record]:
+        """The next records; none if nothing comes within `wait` seconds."""
+        try:
+            return self._asking(lambda: self._fetch(wait), "Read")
+        except BrokerError as error:
+            if error.code != messages.OFFSET_OUT_OF_RANGE:
+                raise
+        log.warning(
+            "Topic %s on %s no longer holds offset %d: it is read from its start again.",
+            self.name,
+            self._cluster.settings,
+            self.position,
+        )
+        self.position = _UNKNOWN
+        return []
+
+    def append(self, rows: Sequence[Row], timestamp: int) -> None:
+        """Write rows in order and wait until every replica in sync has them."""
+        for part in _parts(rows):
+            batch = records.control_batch(part, timestamp)
+            self._asking(lambda: self._append(batch), "Write")  # noqa: B023 - called at once
+
+    # -- one request each ---------------------------------------------------------------------
+
+    def _offset(self, timestamp: int) -> int:
+        key = (self.name, 0)
+        return admin.list_offsets(self._cluster, [key], timestamp)[key]
+
+    def _fetch(self, wait: float) -> list[Record]:
+        topic_id = self._cluster.topic(self.name).topic_id
+        if self.position == _UNKNOWN or self._topic_id != topic_id:
+            self.position = self._offset(admin.EARLIEST)
+            self._topic_id = topic_id
+        limits = replace(_LIMITS, max_wait_ms=max(0, int(wait * 1000)))
+        fetched = kafka_log.fetch_once(self._cluster, self.name, 0, self.position, limits)
+        found: list[Record] = []
+        for view in whole_batches(fetched.records):
+            if magic_of(view) < 2 or not Batch(view).is_control:
+                found += [r for r in records.decode(view) if r.offset >= self.position]
+            self.position = end_offset(view)
+        return found
+
+    def _append(self, batch: bytearray) -> int:
+        return kafka_log.append(self._cluster, self.name, 0, batch)
+
+    def _asking(self, action: Callable[[], T], right: str) -> T:
+        try:
+            if self.name not in self._cluster.topics:
+                self._look_up()
+            return action()
+        except ConnectionFailed:
+            self._forget_leader()
+            raise
+        except BrokerError as error:
+            raise _with_remedy(
+                error, f"The principal needs {right} on topic {self.name}."
+            ) from error
+
+    def _look_up(self) -> None:
+        """Learn of the topic; one that is missing is said at once to be so, and not waited for."""
+        self._cluster.refresh([self.name])
+        if self.name not in self._cluster.topics:
+            request = messages.MetadataRequest
+            topic = request.MetadataRequestTopic(name=self.name)
+            answer = self._cluster.call_any(
+                request(topics=[topic], allow_auto_topic_creation=False)
+            )
+            if answer.topics[0].error_code == messages.TOPIC_AUTHORIZATION_FAILED:
+                raise messages.broker_error(
+                    messages.TOPIC_AUTHORIZATION_FAILED,
+                    f"Looking for topic {self.name} on {self._cluster.settings}",
+                )
+        self._cluster.topic(self.name)
+
+    def _forget_leader(self) -> None:
+        try:
+            self._cluster.refresh([self.name])
+        except KafkaError:  # nobody answers: what failed first says it all
+            self._cluster.topics.pop(self.name, None)
+
+
+def _with_remedy(error: BrokerError, remedy: str) -> BrokerError:
+    if error.code != messages.TOPIC_AUTHORIZATION_FAILED or error.remedy:
+        return error
+    return BrokerError(error.code, error.name, error.message, remedy, retriable=error.retriable)
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    part: list[Row] = []
+    size = 0
+    for row in rows:
+        length = len(row[0]) + len(row[1] or b"")
+        if part and size + length > _BATCH_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += length
+    if part:
+        yield part

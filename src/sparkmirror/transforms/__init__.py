@@ -1,0 +1,1 @@
+"""Connect's single message transforms, as far as they make sense on bytes. Pure."""

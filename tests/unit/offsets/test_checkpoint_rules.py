@@ -1,0 +1,132 @@
+"""Which checkpoints are written, and which group offsets follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from sparkmirror.formats.mirror import Checkpoint
+from sparkmirror.offsets.checkpoints import (
+    CheckpointStore,
+    Naming,
+    is_more_recent,
+    offsets_to_sync,
+    translated,
+)
+from sparkmirror.offsets.groups import GroupListing, GroupOffset
+from sparkmirror.policy.filters import TopicFilter
+from sparkmirror.policy.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+NAMING = Naming(DefaultReplicationPolicy(), "A", "B")
+ALL = TopicFilter([".*"], [])
+
+
+class Known:
+    """A translator that knows these offsets."""
+
+    is_ready = True
+
+    def __init__(self, known: Mapping[tuple[str, int, int], int]) -> None:
+        self._known = known
+
+    def follow(self, wait: float) -> None:
+        raise AssertionError("nobody is to wait here")
+
+    def translate(self, topic: str, partition: int, offset: int) -> int | None:
+        return self._known.get((topic, partition, offset))
+
+
+def checkpoint(upstream: int, downstream: int, group: str = "g", partition: int = 0) -> Checkpoint:
+    return Checkpoint(group, "A.t", partition, upstream, downstream)
+
+
+@pytest.mark.parametrize(
+    ("topic", "downstream"),
+    [("t", "A.t"), ("B.t", "t"), ("B.C.t", "t"), ("C.t", "A.C.t"), ("A.t", "A.A.t")],
+)
+def test_a_topic_that_came_from_the_target_goes_by_its_own_name(
+    topic: str, downstream: str
+) -> None:
+    assert NAMING.downstream(topic) == downstream
+
+
+def test_the_identity_policy_keeps_names() -> None:
+    policy = IdentityReplicationPolicy()
+    policy.configure({"source.cluster.alias": "A"})
+    assert Naming(policy, "A", "B").downstream("t") == "t"
+
+
+def test_what_can_be_translated_becomes_a_checkpoint() -> None:
+    offsets = {
+        ("t", 0): GroupOffset(10, "note"),
+        ("t", 1): GroupOffset(11),  # too old
+        ("t", 2): GroupOffset(12),  # nothing is known
+        ("t", 3): None,  # reset by a client
+        ("other", 0): GroupOffset(10),
+    }
+    known = Known({("t", 0, 10): 7, ("t", 1, 11): -1, ("other", 0, 10): 3})
+    found = list(translated("g", offsets, TopicFilter(["t"], []), NAMING, known))
+    assert found == [Checkpoint("g", "A.t", 0, 10, 7, "note")]
+    assert len(list(translated("g", offsets, ALL, NAMING, known))) == 2
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream", "is_news"),
+    [
+        (10, 20, False),  # repeated
+        (11, 20, False),  # the group moved on, its translation did not
+        (11, 21, True),
+        (10, 21, True),  # translated better
+        (11, 19, False),  # would regress
+        (10, 19, False),
+        (9, 19, True),  # the group was rewound
+        (9, 25, True),
+    ],
+)
+def test_more_recent(upstream: int, downstream: int, is_news: bool) -> None:
+    assert is_more_recent(checkpoint(upstream, downstream), checkpoint(10, 20)) is is_news
+    assert is_more_recent(checkpoint(upstream, downstream), None)
+
+
+def test_the_store_keeps_the_last_checkpoint_of_its_own_groups() -> None:
+    store = CheckpointStore(["g", "h"])
+    for known in (checkpoint(1, 1), checkpoint(5, 4), checkpoint(9, 9, group="stranger")):
+        store.put(known)
+    store.put(checkpoint(3, 3, group="h", partition=1))
+    assert not store.is_news(checkpoint(6, 4))
+    assert store.is_news(checkpoint(6, 5))
+    assert store.is_news(checkpoint(6, 4, partition=1))
+    assert store.downstream_offsets() == {
+        "g": {("A.t", 0): GroupOffset(4)},
+        "h": {("A.t", 1): GroupOffset(3)},
+    }
+
+
+def test_groups_are_only_moved_forward() -> None:
+    wanted = {("A.t", p): GroupOffset(10, "m") for p in range(5)}
+    committed = {
+        ("A.t", 0): GroupOffset(9),
+        ("A.t", 1): GroupOffset(10),
+        ("A.t", 2): GroupOffset(11),
+        ("A.t", 3): None,
+    }
+    moves = offsets_to_sync(wanted, committed)
+    assert moves == {("A.t", p): GroupOffset(10, "m") for p in (0, 3, 4)}
+    assert offsets_to_sync(wanted, {}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind", "is_consumers"),
+    [
+        ("consumer", "Classic", True),
+        ("", "Classic", True),
+        ("consumer", "Consumer", True),
+        ("consumer", "", True),  # a broker that tells no types
+        ("connect", "Classic", False),
+        ("share", "Share", False),
+        ("streams", "Streams", False),
+    ],
+)
+def test_groups_of_consumers(protocol: str, kind: str, is_consumers: bool) -> None:
+    assert GroupListing("g", protocol, "Stable", kind).is_consumers is is_consumers
