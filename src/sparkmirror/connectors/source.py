@@ -31,7 +31,8 @@ class SourceConnector:
         self._props = dict(props)
         self._context = context
         self._settings = source_settings(props, worker)
-        self._label = f"Connector {self._settings.config.name}"
+        config = self._settings.config
+        self._label = f"Connector {config.name} ({config.source_alias}->{config.target_alias})"
         self._source = Cluster(self._settings.source)
         self._target = Cluster(self._settings.target)
         self._topics = SourceTopics(self._settings, self._source, self._target)

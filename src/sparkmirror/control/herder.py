@@ -56,6 +56,8 @@ class Group(Protocol):
     @property
     def is_leader(self) -> bool: ...
     @property
+    def is_settled(self) -> bool: ...
+    @property
     def leader_url(self) -> str | None: ...
     @property
     def owned(self) -> Assignment: ...
@@ -224,8 +226,9 @@ class ConnectHerder:
                 self._follow_configs()
             self._obey_news()
             self._restart_due()
-            self.requests.stage = "answering requests"
-            self.requests.run_due()
+            if self.group.is_settled:  # else nobody could say who leads, and who owns what
+                self.requests.stage = "answering requests"
+                self.requests.run_due()
         except (ConnectError, KafkaError) as error:
             log.warning("Worker %s: %s", self.identity.worker_id, error)
             self._stopping.wait(_RETRY_S[0])
@@ -233,7 +236,8 @@ class ConnectHerder:
     def _time_left(self) -> float:
         due = self.restarts.next_due()
         restart = float("inf") if due is None else max(0.0, due - time.monotonic())
-        return min(_LONGEST_TURN_S, self.requests.next_due(), restart)
+        asked = self.requests.next_due() if self.group.is_settled else float("inf")
+        return min(_LONGEST_TURN_S, asked, restart)
 
     def on_revoked(self, leader: str, connectors: Sequence[str], tasks: Sequence[TaskId]) -> None:
         self.workload.give_back(connectors, tasks)

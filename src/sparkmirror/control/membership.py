@@ -144,6 +144,12 @@ class WorkerGroup:
         return assignment is not None and member is not None and assignment.leader == member.id
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being shared out, nor about to be."""
+        session = self._session
+        return session.stable_member is not None and session.join_reason is None
+
+    @property
     def leader_url(self) -> str | None:
         assignment = self._assignment
         return None if assignment is None else assignment.leader_url

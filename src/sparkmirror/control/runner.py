@@ -11,13 +11,15 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-from sparkmirror.config.connect_validation import require_valid
-from sparkmirror.config.flows import MirrorMakerConfig, SourceAndTarget
+from sparkmirror.config.checkpoint import CheckpointConfig
+from sparkmirror.config.flows import ConnectorKind, MirrorMakerConfig, SourceAndTarget
+from sparkmirror.config.heartbeat import HeartbeatConfig
 from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.connectors.source_settings import source_settings
 from sparkmirror.dataplane.job import SparkSession
 
 from .assembly import Assembled, distributed
@@ -30,6 +32,12 @@ from .rest.settings import rest_settings
 log = logging.getLogger(__name__)
 _NOT_USED = "NOTUSED"
 _LAST_S = 15.0
+_CHECKS: Mapping[ConnectorKind, Callable[[Mapping[str, str], WorkerConfig], object]] = {
+    "source": source_settings,
+    "checkpoint": lambda props, _: CheckpointConfig.parse(props),
+    "heartbeat": lambda props, _: HeartbeatConfig.parse(props),
+}
+"""Raise ConfigError before anything is started: the file is wrong, and its owner is looking."""
 
 
 class MirrorMaker:
@@ -60,8 +68,8 @@ class MirrorMaker:
         )
         desired = {}
         for kind in config.connector_kinds(pair):
+            _CHECKS[kind](config.connector_config(pair, kind), worker)
             props = config.written_config(pair, kind)
-            require_valid(props, worker)
             desired[props["name"]] = props
         return distributed(worker, self._identity(pair), self._spark, desired)
 
@@ -82,7 +90,6 @@ class MirrorMaker:
             herder.start()
         while not self._stopping.wait(0.25) and not all(herder.wait(0) for herder in herders):
             pass
-        failures = [text for herder in herders for text in herder.failures()]
         for herder in herders:
             herder.stop()
         for herder in herders:
@@ -90,6 +97,7 @@ class MirrorMaker:
         if self._rest is not None:
             self._rest.stop()
         self._spark.stop()
+        failures = [text for herder in herders for text in herder.failures()]
         errors = [herder.error for herder in herders if herder.error is not None]
         for failure in failures:
             log.error("Not copied: %s", failure)

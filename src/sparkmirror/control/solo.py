@@ -28,6 +28,10 @@ class SoloGroup:
         self.generation = 0
         self.owned: Assignment = NO_WORK
 
+    @property
+    def is_settled(self) -> bool:
+        return not self._is_due
+
     def owner_url(self, item: Item) -> str | None:
         return None
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors import metadata
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.job import CopyJob, SparkSession
+from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
@@ -65,6 +65,8 @@ class SourceJob:
         self._worker = worker
         self._spark = spark
         self._spark_tasks = 0
+        # What is left of the worker's patience is for the killing.
+        self._grace = worker.task_shutdown_graceful_timeout_ms / 1000 * 0.7
         self._watcher = watcher
         self._lock = threading.Lock()
         self._tasks: dict[int, Mapping[str, str]] = {}
@@ -155,11 +157,15 @@ class SourceJob:
                 return
             job = self._spark.submit(self._name, plans)
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
+            reports = _Reports(clusters[1], settings)
+            self._standing.clear()
             try:
-                self._watch(job, clusters[1], settings)
+                while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
+                    self._note(reports.new())
             finally:
                 if not job.finished.is_set():
-                    job.cancel()
+                    job.end(self._grace)
+            self._note(reports.new())  # what was said last
             if job.error is not None:
                 raise job.error
         finally:
@@ -178,21 +184,11 @@ class SourceJob:
         except SparkError:  # the session is gone, and its slots with it
             self._spark.slots.leave(self, 1)
 
-    def _watch(self, job: CopyJob, target: Cluster, settings: SourceSettings) -> None:
-        reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
-        began = int(time.time() * 1000)
-        self._standing.clear()
-        while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
-            try:
-                reports = reader.poll()
-            except KafkaError as error:
-                log.debug("Connector %s: progress could not be read: %s", self._name, error)
-                continue
-            for report in reports:
-                if report.connector == settings.store.connector and report.time >= began:
-                    self._note(report)
+    def _note(self, reports: Iterable[Progress]) -> None:
+        for report in reports:
+            self._note_one(report)
 
-    def _note(self, report: Progress) -> None:
+    def _note_one(self, report: Progress) -> None:
         standing = self._standing.setdefault(report.task, {})
         stood = bool(standing)
         for row in report.partitions:
@@ -207,6 +203,28 @@ class SourceJob:
             self._watcher.stands_still(report.task, "\n".join(sorted(set(standing.values()))))
         elif stood and not standing:
             self._watcher.goes_on(report.task)
+
+
+class _Reports:
+    """What the tasks of one job report."""
+
+    def __init__(self, target: Cluster, settings: SourceSettings) -> None:
+        self._reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
+        self._connector = settings.store.connector
+        self._began = int(time.time() * 1000)
+
+    def new(self) -> list[Progress]:
+        """Since the last call; nothing while the target cannot be asked."""
+        try:
+            reports = self._reader.poll()
+        except KafkaError as error:
+            log.debug("Connector %s: progress could not be read: %s", self._connector, error)
+            return []
+        return [
+            report
+            for report in reports
+            if report.connector == self._connector and report.time >= self._began
+        ]
 
 
 def _plans(

@@ -11,11 +11,13 @@ import logging
 import os
 import re
 import shlex
+import socket
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from sparkmirror.errors import SparkError
 
 from .copy import LedgerRow
 from .gateway import Gateway
+from .leash import Leash
 from .plan import TaskPlan
 from .slots import Slots
 from .worker import run_plans
@@ -93,6 +96,7 @@ class SparkSession:
         self._config = session_config(settings)
         self._local_width = local_width(settings.get("spark.master", "local[*]"))
         self.slots = Slots()
+        self._leash: Leash | None = None
         self._context: SparkContext | None = None
         self._gateway: Gateway | None = None
         self._lock = threading.Lock()
@@ -165,11 +169,21 @@ class SparkSession:
         context = self._context
         if context is None:
             raise SparkError("The Spark session is not started.")
-        return CopyJob(context, name, plans)
+        if self._leash is None:
+            self._leash = self._new_leash()
+        return CopyJob(context, name, plans, self._leash)
+
+    def _new_leash(self) -> Leash:
+        is_local = self._local_width is not None
+        host = self._config.get("spark.driver.host") or socket.getfqdn()
+        return Leash(host, is_local=is_local)
 
     def stop(self) -> None:
         with self._lock:
             self._discard()
+            if self._leash is not None:
+                self._leash.close()
+                self._leash = None
 
     def _discard(self) -> None:
         """Leave nothing of the context behind, whatever state its JVM is in."""
@@ -207,11 +221,15 @@ class CopyJob:
     Invariant: `finished` is set exactly once, after `ledger` or `error` has its value.
     """
 
-    def __init__(self, context: SparkContext, name: str, plans: Sequence[TaskPlan]) -> None:
+    def __init__(
+        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], leash: Leash
+    ) -> None:
         self._context = context
         self._name = name
-        self._group = f"{name} {uuid.uuid4()}"
-        self._plans = list(plans)
+        self._id = str(uuid.uuid4())
+        self._leash = leash
+        end = leash.hold(self._id)
+        self._plans = [replace(plan, leash=end) for plan in plans]
         self.ledger: list[LedgerRow] = []
         self.error: SparkError | None = None
         self.cancelled = False
@@ -225,7 +243,7 @@ class CopyJob:
     def _run(self) -> None:
         context = self._context
         try:
-            context.setJobGroup(self._group, f"sparkmirror {self._name}", interruptOnCancel=True)
+            context.setJobGroup(self._id, f"sparkmirror {self._name}", interruptOnCancel=True)
             rows = context.parallelize(self._plans, len(self._plans)).mapPartitions(run_plans)
             self.ledger = list(rows.collect())
         except _GONE as error:
@@ -234,7 +252,14 @@ class CopyJob:
                     f"The Spark job of flow {self._name} ended: {_cause(error)}"
                 )
         finally:
+            self._leash.let_go(self._id)
             self.finished.set()
+
+    def end(self, grace: float) -> None:
+        """Let the tasks finish what is in flight and write their positions; what runs on after `grace` seconds is killed."""
+        self._leash.let_go(self._id)
+        if not self.finished.wait(grace):
+            self.cancel()
 
     def cancel(self, timeout: float = 10.0) -> None:
         """End the job: its Python workers are killed, which is always safe.
@@ -245,7 +270,7 @@ class CopyJob:
         deadline = time.monotonic() + timeout
         while not self.finished.is_set() and time.monotonic() < deadline:
             with contextlib.suppress(*_GONE):
-                self._context.cancelJobGroup(self._group)
+                self._context.cancelJobGroup(self._id)
             self.finished.wait(_CANCEL_AGAIN_S)
 
 

@@ -10,6 +10,7 @@ from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.chain import TransformChain
 
+from .leash import LeashEnd
 from .positions import StoreAddress
 
 
@@ -77,6 +78,8 @@ class TaskPlan:
     partitions: tuple[PartitionPlan, ...]
     positions: tuple[tuple[TopicPartition, Position | None], ...] = ()
     read_to: tuple[tuple[int, int], ...] = ()
+    leash: LeashEnd | None = None
+    """How the task hears that it should end; set when the plan is submitted."""
     store_cluster: ClientSettings | None = None
     """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
 

@@ -130,14 +130,23 @@ class RecordResumer(Resumer):
         if position is not None and position.transforms is not None:
             return self._decide_routed(part, position, facts, outcome)
         if position is None or position.numbering is None or self._needs_remote(part):
+            if not self._keeps_to_itself(part):
+                self._fresh = None
             decided = super()._decide(part, position, facts, outcome)
         else:
             decided = position  # its remote topic is gone, as it may be when transforms rename it
         if self.plain(part):
             return decided
-        if position is None or decided.numbering != position.numbering:
+        if position is None or position.numbering is None:
             return self._routed(decided, ())
-        return self._anew(part, decided, decided.offset, ())
+        return self._switched(part, decided, decided.offset, facts, ())
+
+    def _keeps_to_itself(self, part: PartitionPlan) -> bool:
+        """Whether its records go to its own remote partition, if anywhere, where those of no other partition go by policy.
+
+        All others need a producer id of their own: two partitions that feed one must not share its numbers.
+        """
+        return Routing(part, self._settings.transforms).target == (part.remote, part.partition)
 
     def _routed(self, position: Position, targets: tuple[TargetPosition, ...]) -> Position:
         """The position for the plan's transforms."""
@@ -286,7 +295,8 @@ class RecordResumer(Resumer):
 
         Of the targets those stay that are ahead; the others are named again when they get a record.
         """
-        position = _with_used_epoch(position, stands)
+        if position.numbering is not None:
+            position = _with_used_epoch(position, position.numbering, stands)
         targets = tuple(_begun(s.target, s.end) for s in stands if s.target.offset > offset)
         fresh = replace(
             position,
@@ -309,11 +319,16 @@ class RecordResumer(Resumer):
         stands: Sequence[_Standing],
     ) -> Position:
         """The next numbering after `offset`, with what the plan says of transforms. Nothing is ahead of `offset`."""
-        position = replace(_with_used_epoch(position, stands), transforms=None, targets=())
+        numbering = position.numbering
+        assert numbering is not None  # noqa: S101 - one without is begun
+        position = replace(position, transforms=None, targets=())
+        if not self._keeps_to_itself(part):
+            self._fresh = None
+            return self._anew(part, replace(position, numbering=None), offset, ())
         if not self.plain(part):
             return self._anew(part, position, offset, stands)
         blank = replace(position, sequence=0, target_offset=0, target_id="")
-        return self._renumber(part, blank, offset, facts)
+        return self._renumber(part, _with_used_epoch(blank, numbering, stands), offset, facts)
 
     def _recreated(
         self, part: PartitionPlan, position: Position, topic: str, facts: Facts
@@ -339,9 +354,9 @@ def _begun(target: TargetPosition, end: int) -> TargetPosition:
     return replace(target, sequence=0, target_offset=end, origin=end)
 
 
-def _with_used_epoch(position: Position, stands: Sequence[_Standing]) -> Position:
+def _with_used_epoch(
+    position: Position, numbering: Numbering, stands: Sequence[_Standing]
+) -> Position:
     """The position with the newest epoch that any target has seen of its producer."""
-    numbering = position.numbering
-    assert numbering is not None  # noqa: S101 - those with transforms have one
     newest = max([numbering.epoch, *(standing.epoch for standing in stands)])
     return replace(position, numbering=Numbering(numbering.producer_id, newest))

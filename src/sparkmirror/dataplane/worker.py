@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sparkmirror.errors import SparkError
 from sparkmirror.logs import log_to_stderr
 
 from .copy import CopyTask, LedgerRow
+from .leash import Tether
 from .plan import TaskPlan
 
 _INIT = 1
@@ -31,7 +33,12 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
         return os.getppid() != daemon or daemon == _INIT
 
     for plan in plans:
-        ledger = [] if is_orphan() else CopyTask(plan, is_orphan).run()
+        with contextlib.closing(Tether(plan.leash)) as tether:
+            ledger = _run(plan, lambda: is_orphan() or tether.is_cut)
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
         yield from ledger
+
+
+def _run(plan: TaskPlan, stopped: Callable[[], bool]) -> list[LedgerRow]:
+    return [] if stopped() else CopyTask(plan, stopped).run()
