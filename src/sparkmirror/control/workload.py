@@ -5,13 +5,31 @@ Looks at what is, not at what has happened: however many changes were missed or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from .states import Assignment, ClusterConfig, State, TargetState, TaskId
-from .statuses import Statuses
-from .worker import Worker
 
 Props = Mapping[str, str]
+
+
+class Runs(Protocol):
+    """What starts and stops things: the worker."""
+
+    def start_connector(self, name: str, props: Props, state: TargetState) -> None: ...
+    def stop_connector(self, name: str) -> None: ...
+    def start_tasks(
+        self, tasks: Mapping[TaskId, Props], state: Callable[[str], TargetState]
+    ) -> None: ...
+    def stop_tasks(self, tasks: Collection[TaskId]) -> None: ...
+    def set_target_state(self, name: str, props: Props, state: TargetState) -> None: ...
+
+
+class Says(Protocol):
+    """Where it is written what becomes of them: the statuses."""
+
+    def put_connector(self, name: str, state: State) -> None: ...
+    def put_task(self, task: TaskId, state: State) -> None: ...
 
 
 class Workload:
@@ -21,7 +39,7 @@ class Workload:
     thread.
     """
 
-    def __init__(self, worker: Worker, statuses: Statuses) -> None:
+    def __init__(self, worker: Runs, statuses: Says) -> None:
         self._worker = worker
         self._statuses = statuses
         self._connectors: dict[str, Props] = {}
