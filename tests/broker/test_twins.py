@@ -39,7 +39,13 @@ def test_two_copies_at_once_make_one_copy(
     mirrors = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        mirrors.append(Mirror(tmp_path / name, keys))
+        # Nodes of one group would share the work. These do not know of each other, but have one store of positions.
+        alone = {
+            "B.group.id": unique(name),
+            "B.config.storage.topic": unique(f"{name}-configs"),
+            "B.status.storage.topic": unique(f"{name}-status"),
+        }
+        mirrors.append(Mirror(tmp_path / name, keys | alone))
     with mirrors[0], mirrors[1]:
         for mirror in mirrors:
             mirror.wait_until_says("copying", 120)

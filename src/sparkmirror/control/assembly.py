@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -85,14 +86,14 @@ def distributed(
         herder,
     )
     herder.join(group)
-    return Assembled(herder, Operations(herder, _ClusterId(settings)))
+    return Assembled(herder, Operations(herder))
 
 
 def standalone(config: WorkerConfig, identity: Identity, spark: SparkSession) -> Assembled:
     """A worker on its own: configs and statuses live as long as the process, positions on the cluster."""
     herder = _herder(config, identity, spark, configs=MemoryLog, statuses=MemoryLog)
     herder.join(SoloGroup(herder.shared, herder))
-    return Assembled(herder, Operations(herder, _ClusterId(_client(config))))
+    return Assembled(herder, Operations(herder))
 
 
 def _herder(
@@ -105,9 +106,10 @@ def _herder(
     desired: Desired | None = None,
 ) -> ConnectHerder:
     news = ConfigNews()
-    offsets = _topic_log(_client(config), config.offset_storage, "offset")
+    client = _client(config)
+    offsets = _topic_log(client, config.offset_storage, "offset")
     stores = Stores(ConfigStore(configs, news), StatusStore(statuses), OffsetStore(offsets))
-    herder = ConnectHerder(config, identity, news, stores, spark, desired)
+    herder = ConnectHerder(config, identity, news, stores, spark, partial(_ask_id, client), desired)
     news.wake = herder.wake
     return herder
 
@@ -130,18 +132,9 @@ def _topic_log(settings: ClientSettings, topic: StorageTopicConfig, role: Role) 
     return partial(TopicLog, settings, storage, patience=math.inf)
 
 
-class _ClusterId:
-    """The id of the worker's own cluster; empty until it could be asked for."""
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-        self._id = ""
-
-    def __call__(self) -> str:
-        if not self._id:
-            cluster = Cluster(self._settings)
-            try:
-                self._id = cluster.cluster_id()
-            finally:
-                cluster.close()
-        return self._id
+def _ask_id(settings: ClientSettings) -> str:
+    cluster = Cluster(settings)
+    try:
+        return cluster.retrying(cluster.cluster_id, time.monotonic() + settings.request_timeout)
+    finally:
+        cluster.close()

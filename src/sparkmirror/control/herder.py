@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 _LONGEST_TURN_S = 5.0
 _RETRY_S = (0.25, 10.0)
 _FLUSH_S = 5.0
+NOT_USED = "NOTUSED"
+"""The address of a node that other nodes cannot call. They have the same file, so each writes the tasks of its own connectors."""
 
 
 class Group(Protocol):
@@ -104,9 +106,13 @@ class ConnectHerder:
         news: ConfigNews,
         stores: Stores,
         spark: SparkSession,
+        cluster_id: Callable[[], str],
         desired: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.config = config
+        self._cluster_id = cluster_id
+        self.cluster_id: str | None = None
+        """Of the worker's own cluster; None until it was asked."""
         self.identity = identity
         self.stores = stores
         self.requests = RequestQueue(self.wake)
@@ -191,6 +197,7 @@ class ConnectHerder:
             with ThreadPoolExecutor(3) as pool:
                 for started in [pool.submit(store.start) for store in self.stores.all]:
                     started.result()
+            self.cluster_id = self._cluster_id()
         except SparkMirrorError:
             if self._stopping.is_set():
                 return False
@@ -347,6 +354,10 @@ class ConnectHerder:
         """What stands still here, and why."""
         return list(self._failed.values())
 
+    def has_failed(self, item: Item) -> bool:
+        """Whether the last that was said here of a connector or task is that it stands still."""
+        return item in self._failed
+
     def _said(self, item: Item, connector: str, state: State, error: BaseException | None) -> None:
         if state is State.FAILED:
             self._failed[item] = str(error)
@@ -355,7 +366,7 @@ class ConnectHerder:
         for waiter in self._waiters.pop(item, []):
             waiter.set()
         if state is State.FAILED:
-            self.requests.later(lambda: self._plan_restart(item, connector), 0.0)
+            self._soon(lambda: self._plan_restart(item, connector))
 
     def _plan_restart(self, item: Item, connector: str) -> None:
         props = self.stores.configs.snapshot().connectors.get(connector)
@@ -374,12 +385,16 @@ class ConnectHerder:
             log.info("%s will be started again in %.1f s.", item, due - time.monotonic())
 
     def reconfigure(self, name: str) -> None:
-        self.requests.later(lambda: self._reconfigure(name, back_off(*_RETRY_S)), 0.0)
+        self._soon(lambda: self._reconfigure(name, back_off(*_RETRY_S)))
 
     def wrote(self, task: TaskId, topic: str) -> None:
         if self.config.topic_tracking:
             now = int(time.time() * 1000)
             self.stores.statuses.put_topic(task.connector, topic, task.task, now)
+
+    def _soon(self, action: Callable[[], None], delay: float = 0.0) -> None:
+        """Do this in the herder's thread; nobody waits for it, so what goes wrong is told here."""
+        self.requests.later(action, delay).add_done_callback(_tell_failure)
 
     # -- task configs -----------------------------------------------------------------------------
 
@@ -389,7 +404,11 @@ class ConnectHerder:
         props = config.connectors.get(name)
         if props is None or config.target_state(name) is not TargetState.STARTED:
             return
-        wanted = self.worker.task_configs(name, _tasks_max(props))
+        try:
+            wanted = self.worker.task_configs(name)
+        except SparkMirrorError as error:  # the old tasks go on meanwhile
+            self._publish_later(name, error, waits)
+            return
         if wanted is None:
             return
         known = [config.tasks.get(task) for task in config.tasks_of(name)]
@@ -398,7 +417,7 @@ class ConnectHerder:
         self._publish(name, wanted, waits)
 
     def _publish(self, name: str, wanted: list[dict[str, str]], waits: Iterator[float]) -> None:
-        if self.group.is_leader:
+        if self.group.is_leader or self.group.leader_url == NOT_USED:
             try:
                 self.stores.configs.put_task_configs(name, wanted)
             except ConnectError as error:
@@ -428,7 +447,7 @@ class ConnectHerder:
     def _publish_later(self, name: str, error: SparkMirrorError, waits: Iterator[float]) -> None:
         wait = next(waits)
         log.info("Task configs of %s: %s Trying again in %.1f s.", name, error, wait)
-        self.requests.later(lambda: self._reconfigure(name, waits), wait)
+        self._soon(lambda: self._reconfigure(name, waits), wait)
 
     def _sign(self, body: bytes) -> Signature:
         key = self.stores.configs.snapshot().session_key
@@ -446,5 +465,9 @@ class ConnectHerder:
         return waiter
 
 
-def _tasks_max(props: Mapping[str, str]) -> int:
-    return max(1, int(props.get("tasks.max", "1")))
+def _tell_failure(done: Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if isinstance(error, SparkMirrorError):
+        log.warning("%s", error)
+    elif error is not None:
+        log.error("A decision went wrong.", exc_info=error)

@@ -26,6 +26,8 @@ _MAX_INT = 0x7FFFFFFF
 
 def check(kind: ConnectorKind, partition: SourcePartition | None, offset: SourceOffset) -> None:
     """ConnectError if a connector of this kind cannot have this offset. To take one away is always allowed."""
+    for fields in (partition, offset):
+        _check_flat(fields or {})
     if offset is not None:
         if partition is None:
             raise ConnectError("Source partitions may not be null")
@@ -34,8 +36,6 @@ def check(kind: ConnectorKind, partition: SourcePartition | None, offset: Source
         if kind != "heartbeat":
             _check_partition(partition)
         _check_offset(kind, partition, offset)
-    for fields in (partition, offset):
-        _check_flat(fields or {})
 
 
 def _check_text(partition: SourcePartition, field: str) -> None:

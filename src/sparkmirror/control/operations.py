@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sparkmirror.config.connect_validation import require_valid
-from sparkmirror.errors import BadRequest, Conflict, Forbidden, NotFound, NotHere, SparkMirrorError
+from sparkmirror.errors import (
+    BadRequest,
+    Conflict,
+    ConnectError,
+    Forbidden,
+    NotFound,
+    NotHere,
+    SparkMirrorError,
+    Unavailable,
+)
 
 from .herder import ConnectHerder
 from .herding import Created, Signature, SourceOffset, SourcePartition
@@ -43,12 +52,10 @@ class Operations:
     def __init__(
         self,
         herder: ConnectHerder,
-        cluster_id: Callable[[], str],
         timeout: float = 90.0,
         health_timeout: float = 10.0,
     ) -> None:
         self._herder = herder
-        self._cluster_id = cluster_id
         self._timeout = timeout
         self._health_timeout = health_timeout
 
@@ -74,7 +81,10 @@ class Operations:
     # -- reads --------------------------------------------------------------------------------------
 
     def server_info(self) -> ServerInfo:
-        return ServerInfo(VERSION, COMMIT, self._cluster_id())
+        cluster_id = self._herder.cluster_id
+        if cluster_id is None:
+            raise Unavailable("The worker has not reached its Kafka cluster yet.")
+        return ServerInfo(VERSION, COMMIT, cluster_id)
 
     def health(self) -> Health:
         if not self._herder.is_ready:
@@ -195,6 +205,8 @@ class Operations:
             return waiter.wait
 
         self._ask(restart)(self._timeout)
+        if herder.has_failed(name):
+            raise ConnectError(f"Failed to start connector: {name}")
 
     def restart_task(self, task: TaskId) -> None:
         herder = self._herder
@@ -210,6 +222,8 @@ class Operations:
             return waiter.wait
 
         self._ask(restart)(self._timeout)
+        if herder.has_failed(task):
+            raise ConnectError(f"Failed to start task: {task}")
 
     def _require_owner(self, item: Item, is_mine: bool) -> None:
         if is_mine:
@@ -274,8 +288,8 @@ class Operations:
         config = self._snapshot()
         if config.target_state(name) is not TargetState.STOPPED or config.task_counts.get(name, 0):
             raise BadRequest(
-                f"Connector {name} is not stopped: its offsets cannot be changed while it may move them itself.",
-                f"Stop it first with PUT /connectors/{name}/stop.",
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+                f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
             )
         return kind_of(props).offsets
 

@@ -23,14 +23,13 @@ from sparkmirror.connectors.source_settings import source_settings
 from sparkmirror.dataplane.job import SparkSession
 
 from .assembly import Assembled, distributed
-from .herder import Identity
+from .herder import NOT_USED, Identity
 from .process import start_quietly
 from .rest.listeners import BoundListeners
 from .rest.server import InternalRestServer
 from .rest.settings import rest_settings
 
 log = logging.getLogger(__name__)
-_NOT_USED = "NOTUSED"
 _LAST_S = 15.0
 _CHECKS: Mapping[ConnectorKind, Callable[[Mapping[str, str], WorkerConfig], object]] = {
     "source": source_settings,
@@ -75,7 +74,7 @@ class MirrorMaker:
 
     def _identity(self, pair: SourceAndTarget) -> Identity:
         if self._bound is None:
-            return Identity(_NOT_USED, f"{socket.gethostname()}/{pair}/{uuid.uuid4()}")
+            return Identity(NOT_USED, f"{socket.gethostname()}/{pair}/{uuid.uuid4()}")
         base = self._bound.advertised_url
         path = f"{quote(pair.source, safe='')}/{quote(pair.target, safe='')}/"
         return Identity(base + path, f"{base.split('/')[2]}/{pair}")

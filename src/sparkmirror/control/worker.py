@@ -177,7 +177,7 @@ class Worker:
         if run is not None:
             run.stop()
 
-    def task_configs(self, name: str, tasks_max: int) -> list[dict[str, str]] | None:
+    def task_configs(self, name: str) -> list[dict[str, str]] | None:
         """What the connector wants its tasks to be, as it was written (references not resolved); None unless it is running."""
         run = self._connectors.get(name)
         connector = None if run is None else run.running
@@ -187,7 +187,7 @@ class Worker:
         resolved = self._resolved(written)
         return [
             {key: _as_written(key, value, written, resolved) for key, value in config.items()}
-            for config in connector.task_configs(tasks_max)
+            for config in connector.task_configs(int(resolved.get("tasks.max", "1")))
         ]
 
     def _resolved(self, props: Mapping[str, str]) -> dict[str, str]:

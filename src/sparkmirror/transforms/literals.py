@@ -247,7 +247,7 @@ def _java_digits(digits: str) -> str:
     """Digits as Java shows them: plain from 0.001 up to ten million, else with an exponent; always with a decimal point."""
     number = Decimal(digits).normalize()
     if number == 0:
-        return "0.0"
+        return "-0.0" if number.is_signed() else "0.0"
     exponent = number.adjusted()
     if -3 <= exponent < 7:
         plain = f"{number:f}"
