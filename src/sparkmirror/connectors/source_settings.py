@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.source import SourceConfig
@@ -15,6 +15,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.settings import ClientSettings, client_settings
+from sparkmirror.transforms.chain import TransformChain
 
 _RECREATED = ("fail", "restart", "continue")
 
@@ -35,6 +36,16 @@ class SourceSettings:
     refresh_interval: float
     """Seconds between two looks at the topics; 0 if they are not to be looked at."""
 
+    def remote(self, topic: str) -> str:
+        """The name that the replication policy gives to a copy."""
+        return self.config.policy.format_remote_topic(self.config.source_alias, topic)
+
+    def written_topic(self, topic: str) -> str | None:
+        """The topic that all copies of a source topic go to; None if transforms decide that record by record."""
+        remote, transforms = self.remote(topic), self.copy.transforms
+        chain = None if transforms is None else transforms.on(remote)
+        return remote if chain is None else chain.target
+
 
 def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> SourceSettings:
     """Settings from a connector config, references resolved; ConfigError for values of the wrong kind."""
@@ -51,7 +62,12 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
         ),
         store=StoreAddress(worker.offset_storage.name, config.name, config.source_alias),
         store_cluster=client_settings("worker", worker_client(worker, "producer")),
-        copy=_copy_settings(config, consumer, producer, worker),
+        copy=replace(
+            _copy_settings(config, consumer, producer, worker),
+            transforms=TransformChain.parse(connector),
+            replication_factor=config.replication_factor,
+            may_lower_factor=not config.replication_factor_explicit,
+        ),
         progress_replication_factor=worker.offset_storage.replication_factor,
         may_lower_progress_factor=not worker.offset_storage.replication_factor_explicit,
         refresh_interval=(

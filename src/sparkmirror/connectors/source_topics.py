@@ -50,9 +50,8 @@ class SourceTopics:
         self._source.refresh(None)
         self._target.refresh(None)
         wanted = sorted(self._wanted_topics())
-        counts = {self._remote(name): len(self._source.topics[name].partitions) for name in wanted}
         configs = admin.topic_configs(self._source, wanted)
-        self._provide(counts, {self._remote(name): name for name in wanted}, configs)
+        self._provide(wanted, configs)
         partitions = [
             (name, partition)
             for name in wanted
@@ -71,9 +70,6 @@ class SourceTopics:
 
     # -- topics -------------------------------------------------------------------------------
 
-    def _remote(self, topic: str) -> str:
-        return self._config.policy.format_remote_topic(self._config.source_alias, topic)
-
     def _wanted_topics(self) -> list[str]:
         config = self._config
         chosen = config.topic_filter()
@@ -87,7 +83,10 @@ class SourceTopics:
         ]
 
     def _has_remote(self, topic: str, partition: int) -> bool:
-        info = self._target.topics.get(self._remote(topic))
+        name = self._settings.written_topic(topic)
+        if name is None:  # the task creates what it finds it needs
+            return True
+        info = self._target.topics.get(name)
         return info is not None and partition in info.partitions
 
     def _create_internal(self) -> None:
@@ -115,13 +114,16 @@ class SourceTopics:
             for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
                 log.warning("%s", error)
 
-    def _provide(
-        self,
-        counts: dict[str, int],
-        originals: dict[str, str],
-        configs: dict[str, list[admin.ConfigEntry]],
-    ) -> None:
+    def _provide(self, wanted: list[str], configs: dict[str, list[admin.ConfigEntry]]) -> None:
         """Create and widen the remote topics; one that cannot be is told and left out."""
+        counts: dict[str, int] = {}
+        originals: dict[str, str] = {}
+        for topic in wanted:
+            name = self._settings.written_topic(topic)
+            if name is not None:  # several topics may be routed to one
+                count = len(self._source.topics[topic].partitions)
+                counts[name] = max(count, counts.get(name, 0))
+                originals.setdefault(name, topic)
         existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
         create, widen = metadata.missing_topics(counts, existing)
         config = self._config

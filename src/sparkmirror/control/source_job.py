@@ -197,8 +197,8 @@ class SourceJob:
                 standing[key] = row.error
             else:
                 standing.pop(key, None)
-            if row.records:
-                self._watcher.wrote(report.task, row.remote)
+            for topic in row.written:
+                self._watcher.wrote(report.task, topic)
         if standing and not stood:
             self._watcher.stands_still(report.task, "\n".join(sorted(set(standing.values()))))
         elif stood and not standing:
@@ -275,13 +275,12 @@ def _partitions(
     source.refresh(topics)
     configs = admin.topic_configs(source, [topic for topic in topics if topic in source.topics])
     compacted = {name for name, rows in configs.items() if metadata.is_compacted(rows)}
-    policy, alias = settings.config.policy, settings.config.source_alias
     return [
         [
             PartitionPlan(
                 topic,
                 number,
-                policy.format_remote_topic(alias, topic),
+                settings.remote(topic),
                 topic in compacted,
                 task,
             )
