@@ -9,21 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from sparkmirror.dataplane.poller import Poller, tell_once
+from sparkmirror.dataplane.fetch_channels import FetchChannels
+from sparkmirror.dataplane.poller import Poller
 from sparkmirror.dataplane.stream import Piece, Stream
-from sparkmirror.errors import ConnectionFailed, CorruptBatch, KafkaError
+from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import (
     READ_COMMITTED,
+    FetchAnswer,
     Fetched,
     FetchLimits,
-    FetchSession,
     Wanted,
-    fetch_version,
 )
 
 log = logging.getLogger(__name__)
@@ -32,19 +30,7 @@ OnRecord = Callable[[int, int, bytes | None, bytes | None, int], None]
 """Takes partition, offset, key, value and timestamp of a record."""
 
 _LIMITS = FetchLimits(max_wait_ms=500, isolation=READ_COMMITTED)
-_REDIAL_S = 0.2
 _WORDY_S = 10.0
-
-
-@dataclass(slots=True)
-class _Channel:
-    """One broker: its connection and session."""
-
-    node: int
-    session: FetchSession
-    connection: Connection | None = None
-    redial_at: float = 0.0
-    told_at: float = 0.0
 
 
 class LogTail:
@@ -60,7 +46,9 @@ class LogTail:
         self._on_record = on_record
         self._poller = Poller()
         self._streams: dict[int, Stream] = {}
-        self._channels: dict[int, _Channel] = {}
+        self._channels = FetchChannels(
+            cluster, self._poller, _LIMITS, self._answered, lambda node: self._relocate()
+        )
         self._homes: dict[int, int] = {}
         self._restarts: set[int] = set()
         self._topic_id: bytes | None = None
@@ -70,10 +58,7 @@ class LogTail:
         self.positions: dict[int, int] = {}
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            if channel.connection is not None:
-                channel.connection.close()
-        self._channels.clear()
+        self._channels.close()
         self._poller.close()
         self._cluster.close()
 
@@ -82,8 +67,8 @@ class LogTail:
         if self._is_refresh_due():
             self._refreshed_at = time.monotonic()
             self._locate()
-        self._expire()
-        self._pump()
+        self._channels.expire()
+        self._channels.pump()
         self._poller.wait(timeout)
 
     # -- where to read ------------------------------------------------------------------------
@@ -128,12 +113,12 @@ class LogTail:
         home = self._homes.pop(partition, None)
         key = (self._topic, partition)
         if home is not None and home != node:
-            self._channels[home].session.forget(key)
+            self._channels.session(home).forget(key)
         if part is None or node < 0:
             return False
         stream = self._streams[partition]
         self._homes[partition] = node
-        self._channel(node).session.want(
+        self._channels.session(node).want(
             key,
             Wanted(
                 info.topic_id,
@@ -145,98 +130,21 @@ class LogTail:
         )
         return True
 
-    def _channel(self, node: int) -> _Channel:
-        channel = self._channels.get(node)
-        if channel is None:
-            # The version is settled when the broker is dialled; a session begins anew then.
-            channel = self._channels[node] = _Channel(node, FetchSession(_LIMITS, 13))
-        return channel
-
-    # -- requests -----------------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        """Send a fetch to every broker that leads a partition and has none outstanding."""
-        for channel in list(self._channels.values()):
-            connection = channel.connection
-            if connection is not None and not connection.is_open:
-                self._lost(channel, connection.failure)
-                connection = None
-            if len(channel.session) == 0:
-                continue
-            connection = connection or self._dial(channel)
-            if connection is None or connection.in_flight:
-                continue
-            if connection.muted_until > time.monotonic():
-                continue
-            correlation = connection.next_correlation()
-            frame = channel.session.request(correlation, self._cluster.settings.client_id)
-            try:
-                connection.submit([frame], correlation, None)
-            except ConnectionFailed as error:
-                self._lost(channel, error)
-
-    def _dial(self, channel: _Channel) -> Connection | None:
-        if channel.redial_at > time.monotonic():
-            return None
-        try:
-            connection = self._cluster.dial(channel.node)
-        except ConnectionFailed as error:
-            self._lost(channel, error)
-            return None
-        channel.connection = connection
-        channel.session.begin(fetch_version(connection.versions))
-        self._poller.watch(connection, lambda: self._receive(channel))
-        return connection
-
-    def _lost(self, channel: _Channel, error: ConnectionFailed) -> None:
-        channel.told_at = tell_once(log, channel.told_at, error)
-        if channel.connection is not None:
-            channel.connection.close()
-        channel.connection = None
-        channel.redial_at = time.monotonic() + _REDIAL_S
-        channel.session.reset()
+    def _relocate(self) -> None:
         self._is_stale = True
-
-    def _expire(self) -> None:
-        """Give up connections whose fetch has waited too long."""
-        patience = self._cluster.settings.request_timeout
-        now = time.monotonic()
-        for channel in self._channels.values():
-            connection = channel.connection
-            if connection is None or connection.oldest_sent is None:
-                continue
-            if now - connection.oldest_sent > patience:
-                where = f"Broker {connection.host}:{connection.port} of {self._cluster.settings}"
-                self._lost(
-                    channel,
-                    ConnectionFailed(f"{where} did not answer a read within {patience:.0f} s."),
-                )
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _receive(self, channel: _Channel) -> None:
-        connection = channel.connection
-        if connection is None:
-            return
-        try:
-            frames = connection.receive()
-        except ConnectionFailed as error:
-            self._lost(channel, error)
-            return
-        for _, payload in frames:
-            answer = channel.session.answer(payload)
-            pause = answer.throttle_ms / 1000
-            if answer.error:
-                pause = max(pause, self._cluster.settings.retry_backoff)
-                self._is_stale = True
-            connection.muted_until = time.monotonic() + pause
-            for fetched in answer.partitions:
-                if self._homes.get(fetched.partition) == channel.node:
-                    self._take(channel, fetched)
+    def _answered(self, node: int, answer: FetchAnswer) -> None:
+        if answer.error:
+            self._relocate()
+        for fetched in answer.partitions:
+            if self._homes.get(fetched.partition) == node:
+                self._take(node, fetched)
 
-    def _take(self, channel: _Channel, fetched: Fetched) -> None:
+    def _take(self, node: int, fetched: Fetched) -> None:
         if fetched.error or fetched.diverging is not None:
-            self._refused(channel, fetched)
+            self._refused(node, fetched)
             return
         partition = fetched.partition
         stream = self._streams[partition]
@@ -263,12 +171,11 @@ class LogTail:
         for offset, record in found:
             self._on_record(partition, offset, record.key, record.value, record.timestamp)
 
-    def _refused(self, channel: _Channel, fetched: Fetched) -> None:
+    def _refused(self, node: int, fetched: Fetched) -> None:
         """A partition cannot be read: it moved, or its log is not the one that was read so far."""
         partition, code = fetched.partition, fetched.error or messages.OFFSET_OUT_OF_RANGE
         self._is_stale = True
-        if channel.connection is not None:
-            channel.connection.muted_until = time.monotonic() + self._cluster.settings.retry_backoff
+        self._channels.mute(node, self._cluster.settings.retry_backoff)
         if code == messages.OFFSET_OUT_OF_RANGE:
             log.warning(
                 "The log of %s-%d on %s was cut back, or its records are gone: reading it from its beginning.",

@@ -6,37 +6,19 @@ there is room for what it may bring.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from sparkmirror.errors import ConnectionFailed
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.connection import Connection
-from sparkmirror.kafka.fetch import Fetched, FetchSession, Wanted, fetch_version
-from sparkmirror.kafka.messages import error_name
+from sparkmirror.kafka.fetch import FetchAnswer, Fetched, Wanted
 
+from .fetch_channels import FetchChannels
 from .partition import PartitionCopy
 from .plan import CopySettings
-from .poller import Poller, tell_once
+from .poller import Poller
 
-log = logging.getLogger(__name__)
-_REDIAL_S = 0.5
 _FOLLOWER_S = 300.0
-
-
-@dataclass(slots=True)
-class _Channel:
-    """One broker: its connection and session."""
-
-    node: int
-    session: FetchSession
-    connection: Connection | None = None
-    redial_at: float = 0.0
-    told_at: float = 0.0
-    version: int = 0
 
 
 class Fetcher:
@@ -55,12 +37,11 @@ class Fetcher:
         fetched: Callable[[PartitionCopy], None],
     ) -> None:
         self._cluster = cluster
-        self._poller = poller
         self._settings = settings
         self._room = room
         self._fetched = fetched
         self._copies: dict[tuple[str, int], PartitionCopy] = {}
-        self._channels: dict[int, _Channel] = {}
+        self._channels = FetchChannels(cluster, poller, settings.fetch, self._answered, self._lost)
         self._home: dict[tuple[str, int], int] = {}
         self._followers: dict[tuple[str, int], tuple[int, float]] = {}
         self.stale = False
@@ -91,10 +72,10 @@ class Fetcher:
         node = self._reader_node(copy.key, part.leader)
         home = self._home.get(copy.key)
         if home is not None and home != node:
-            self._channels[home].session.forget(copy.key)
+            self._channels.session(home).forget(copy.key)
         self._home[copy.key] = node
         epoch = part.leader_epoch if node == part.leader else -1
-        self._channel(node).session.want(
+        self._channels.session(node).want(
             copy.key,
             Wanted(
                 info.topic_id,
@@ -110,7 +91,7 @@ class Fetcher:
         """Stop reading this partition for now."""
         home = self._home.pop(copy.key, None)
         if home is not None:
-            self._channels[home].session.forget(copy.key)
+            self._channels.session(home).forget(copy.key)
 
     def is_wanted(self, copy: PartitionCopy) -> bool:
         return copy.key in self._home
@@ -122,106 +103,28 @@ class Fetcher:
         self._followers.pop(key, None)
         return leader
 
-    def _channel(self, node: int) -> _Channel:
-        channel = self._channels.get(node)
-        if channel is None:
-            # The version is settled when the broker is dialled; a session begins anew then.
-            channel = _Channel(node, FetchSession(self._settings.fetch, 13))
-            self._channels[node] = channel
-        return channel
-
-    # -- requests -----------------------------------------------------------------------------
-
     def pump(self) -> None:
         """Send a fetch to every broker that has none outstanding and something to be read."""
-        for channel in list(self._channels.values()):
-            connection = channel.connection
-            if connection is not None and not connection.is_open:
-                self._lost(channel, connection.failure)
-                connection = None
-            if len(channel.session) == 0 or not self._room():
-                continue
-            if connection is None:
-                connection = self._dial(channel)
-            if connection is None or connection.in_flight:
-                continue
-            if connection.muted_until > time.monotonic():
-                continue
-            correlation = connection.next_correlation()
-            frame = channel.session.request(correlation, self._cluster.settings.client_id)
-            try:
-                connection.submit([frame], correlation, None)
-            except ConnectionFailed as error:
-                self._lost(channel, error)
-
-    def _dial(self, channel: _Channel) -> Connection | None:
-        if channel.redial_at > time.monotonic():
-            return None
-        try:
-            connection = self._cluster.dial(channel.node)
-        except ConnectionFailed as error:
-            self._lost(channel, error)
-            return None
-        channel.connection = connection
-        channel.session.begin(fetch_version(connection.versions))
-        self._poller.watch(connection, lambda: self._receive(channel))
-        return connection
-
-    def _lost(self, channel: _Channel, error: ConnectionFailed) -> None:
-        channel.told_at = tell_once(log, channel.told_at, error)
-        if channel.connection is not None:
-            channel.connection.close()
-        channel.connection = None
-        channel.redial_at = time.monotonic() + _REDIAL_S
-        channel.session.reset()
-        for key in [key for key, (node, _) in self._followers.items() if node == channel.node]:
-            del self._followers[key]
-        self.stale = True
+        self._channels.pump(self._room)
 
     def expire(self) -> None:
         """Give up connections whose fetch has waited too long."""
-        timeout = self._cluster.settings.request_timeout
-        now = time.monotonic()
-        for channel in self._channels.values():
-            connection = channel.connection
-            if connection is None or connection.oldest_sent is None:
-                continue
-            if now - connection.oldest_sent > timeout:
-                connection.close()
-                self._lost(
-                    channel,
-                    ConnectionFailed(
-                        f"Broker {connection.host}:{connection.port} of {self._cluster.settings} did not answer a read within "
-                        f"{timeout:.0f} s."
-                    ),
-                )
+        self._channels.expire()
+
+    def _lost(self, node: int) -> None:
+        for key in [key for key, (follower, _) in self._followers.items() if follower == node]:
+            del self._followers[key]
+        self.stale = True
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _receive(self, channel: _Channel) -> None:
-        connection = channel.connection
-        if connection is None:
-            return
-        try:
-            frames = connection.receive()
-        except ConnectionFailed as error:
-            self._lost(channel, error)
-            return
-        for _, payload in frames:
-            answer = channel.session.answer(payload)
-            pause = answer.throttle_ms / 1000
-            if answer.error:
-                log.info(
-                    "Fetch session with broker %d: %s.", channel.node, error_name(answer.error)
-                )
-                pause = max(pause, self._cluster.settings.retry_backoff)
-                self.stale = True
-            if pause > 0:
-                connection.muted_until = time.monotonic() + pause
-            for fetched in answer.partitions:
-                copy = self._copies.get((fetched.topic, fetched.partition))
-                if copy is not None and self._home.get(copy.key) == channel.node:
-                    self._take(copy, fetched)
+    def _answered(self, node: int, answer: FetchAnswer) -> None:
+        if answer.error:
+            self.stale = True
+        for fetched in answer.partitions:
+            copy = self._copies.get((fetched.topic, fetched.partition))
+            if copy is not None and self._home.get(copy.key) == node:
+                self._take(copy, fetched)
         self.pump()
 
     def _take(self, copy: PartitionCopy, fetched: Fetched) -> None:
@@ -253,7 +156,4 @@ class Fetcher:
         self._fetched(copy)
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            if channel.connection is not None:
-                channel.connection.close()
-        self._channels.clear()
+        self._channels.close()
