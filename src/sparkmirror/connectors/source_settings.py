@@ -43,8 +43,7 @@ class SourceSettings:
     def written_topic(self, topic: str) -> str | None:
         """The topic that all copies of a source topic go to; None if transforms decide that record by record."""
         remote, transforms = self.remote(topic), self.copy.transforms
-        chain = None if transforms is None else transforms.on(remote)
-        return remote if chain is None else chain.target
+        return remote if transforms is None else transforms.target(remote)
 
 
 def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> SourceSettings:

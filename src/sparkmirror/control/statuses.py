@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sparkmirror.errors import NotFound
 
@@ -92,19 +93,14 @@ def restart_plan(current: ConnectorState, request: RestartRequest) -> ConnectorS
         if request.include_tasks and (not request.only_failed or task.state is State.FAILED)
     ]
     is_restarted = not request.only_failed or current.state is State.FAILED
-    return ConnectorState(
-        name=current.name,
+    # Why something failed stays to be seen until it has started again, as with a Java worker.
+    return replace(
+        current,
         state=State.RESTARTING if is_restarted else current.state,
-        worker_id=current.worker_id,
         tasks=tuple(
-            TaskState(task.id, State.RESTARTING, task.worker_id, None, task.version)
-            if task in restarts
-            else task
+            replace(task, state=State.RESTARTING) if task in restarts else task
             for task in current.tasks
         ),
-        type=current.type,
-        trace=None if is_restarted else current.trace,
-        version=current.version,
     )
 
 

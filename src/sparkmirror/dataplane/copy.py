@@ -194,7 +194,7 @@ class CopyTask:
                 copy.records,
                 copy.bytes,
                 copy.position.offset,
-                copy.position.target_offset,
+                copy.target_offset,
                 errors.get(copy.key, ""),
             )
             for copy in self._copies.values()

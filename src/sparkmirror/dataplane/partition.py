@@ -133,6 +133,16 @@ class PartitionCopy:
         return self
 
     @property
+    def target_offset(self) -> int:
+        """Where the next record is expected on the target; -1 if there are several targets."""
+        return self._target_offset
+
+    @property
+    def routed(self) -> str:
+        """The topics that transforms sent records to, with a space between; empty without transforms."""
+        return ""
+
+    @property
     def remotes(self) -> list[str]:
         """The topics on the target that it writes to."""
         return [self.plan.remote]

@@ -226,6 +226,17 @@ class RecordCopy(PartitionCopy):
     # -- to the targets -----------------------------------------------------------------------
 
     @property
+    def target_offset(self) -> int:
+        lanes = list(self._lanes.values())
+        return lanes[0].target_offset if len(lanes) == 1 else -1
+
+    @property
+    def routed(self) -> str:
+        """The topics that records went to, with a space between."""
+        lanes = self._lanes.items()
+        return " ".join(sorted({topic for (topic, _), lane in lanes if lane.records}))
+
+    @property
     def remotes(self) -> list[str]:
         return [self.plan.remote, *(topic for topic, _ in (*self._lanes, *self.wanted))]
 

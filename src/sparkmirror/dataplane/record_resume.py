@@ -127,11 +127,20 @@ class RecordResumer(Resumer):
     def _decide(
         self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome
     ) -> Position:
+        if self._keeps_to_itself(part):
+            return self._decided(part, position, facts, outcome)
+        shared, self._fresh = self._fresh, None
+        try:
+            return self._decided(part, position, facts, outcome)
+        finally:
+            self._fresh = shared
+
+    def _decided(
+        self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome
+    ) -> Position:
         if position is not None and position.transforms is not None:
             return self._decide_routed(part, position, facts, outcome)
         if position is None or position.numbering is None or self._needs_remote(part):
-            if not self._keeps_to_itself(part):
-                self._fresh = None
             decided = super()._decide(part, position, facts, outcome)
         else:
             decided = position  # its remote topic is gone, as it may be when transforms rename it
@@ -323,7 +332,6 @@ class RecordResumer(Resumer):
         assert numbering is not None  # noqa: S101 - one without is begun
         position = replace(position, transforms=None, targets=())
         if not self._keeps_to_itself(part):
-            self._fresh = None
             return self._anew(part, replace(position, numbering=None), offset, ())
         if not self.plain(part):
             return self._anew(part, position, offset, stands)

@@ -235,7 +235,7 @@ class Reporter:
             copy.plan.partition,
             copy.plan.remote,
             position.next_offset,
-            position.target_offset,
+            copy.target_offset,
             copy.records,
             copy.bytes,
             copy.lag,
@@ -243,6 +243,7 @@ class Reporter:
             state,
             error,
             self._losses.get(copy.key, ""),
+            copy.routed,
         )
 
 

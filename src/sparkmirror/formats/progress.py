@@ -26,7 +26,7 @@ class PartitionProgress:
     offset: int
     """Next source offset to be copied."""
     target: int
-    """Next offset on the target."""
+    """Next offset on the target; -1 if there are several."""
     records: int
     bytes: int
     lag: int
@@ -38,6 +38,13 @@ class PartitionProgress:
     """Why the partition stands still, if it does."""
     loss: str = ""
     """What was lost or not as it was, last time that happened in this task."""
+    routed: str = ""
+    """With transforms: the topics that records went to, with a space between."""
+
+    @property
+    def written(self) -> list[str]:
+        """The topics that records went to since the task began."""
+        return self.routed.split() or ([self.remote] if self.records else [])
 
 
 @dataclass(frozen=True, slots=True)

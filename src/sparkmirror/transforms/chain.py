@@ -132,6 +132,11 @@ class TransformChain:
         """The record as it goes on; None if it was dropped."""
         return TopicChain(record.topic, self.steps, None).apply(record)
 
+    def target(self, topic: str) -> str | None:
+        """The topic that all records of a topic go to, to be there before they come; None if each record names its own."""
+        chain = self.on(topic)
+        return topic if chain is None else chain.target
+
     def on(self, topic: str) -> TopicChain | None:
         """What is done with the records of a topic; None if nothing is."""
         left: list[Step] = []

@@ -51,6 +51,7 @@ def offsets_of(pieces: list[Piece]) -> list[int]:
         assert piece.count == len(offsets)
         assert piece.is_contiguous == (offsets == list(range(offsets[0], offsets[-1] + 1)))
         assert [content(row) for row in piece.records()] == [content(record(o)) for o in offsets]
+        assert [row.offset for row in piece.records()] == offsets
         found += offsets
     return found
 

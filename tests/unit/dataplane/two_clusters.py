@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -168,19 +168,19 @@ class SharedPositions(PositionStore):
 class World:
     """A source, a target, and the positions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compacted: bool = False) -> None:
         self.source, self.target = Side("A"), Side("B")
         self.source.create("t")
         self.target.create("A.t")
         self.shared: list[tuple[TopicPartition, bytes | None]] = []
-        self.next_producer = 100
+        self.plan = replace(PLAN, compacted=compacted)
 
     @property
     def log(self) -> SimulatedLog:
         return self.source.logs["t", 0]
 
     def copier(self, chain: TransformChain | None, **settings: Any) -> Copier:
-        return Copier(self, CopySettings(transforms=chain, **settings))
+        return Copier(self, CopySettings(transforms=chain, **settings), self.plan)
 
     def converge(self, chain: TransformChain | None) -> Copier:
         """A copy that is left alone until nothing is left to do."""
@@ -197,14 +197,14 @@ class World:
 class Copier:
     """One copy task's work on the partition, step by step, with its troubles dealt with as the task does."""
 
-    def __init__(self, world: World, settings: CopySettings) -> None:
+    def __init__(self, world: World, settings: CopySettings, plan: PartitionPlan) -> None:
         self._world = world
-        self._settings = settings
+        self._plan = plan
         self._store = SharedPositions(world.shared)
         source, target = cast("Cluster", world.source), cast("Cluster", world.target)
         self._resumer = RecordResumer(source, target, self._store, settings, 77)
         self._opener = TargetOpener(source, target, self._store, settings, self._resumer)
-        self.copy = RecordCopy(PLAN, settings, Budget(1 << 30), self)
+        self.copy = RecordCopy(plan, settings, Budget(1 << 30), self)
         self._offered: dict[PartitionCopy, None] = {}
         self._wire: deque[tuple[PartitionCopy, Sent]] = deque()
         self.losses: list[Loss] = []
@@ -240,7 +240,7 @@ class Copier:
 
     def resume(self) -> None:
         known = {PLAN.key: self.copy.position} if self.copy.numbering is not None else {}
-        outcome = self._resumer.resume([PLAN], known)
+        outcome = self._resumer.resume([self._plan], known)
         self.losses += outcome.losses
         if outcome.failed:
             self.error = outcome.failed[PLAN.key]

@@ -154,14 +154,19 @@ def test_a_target_that_another_writer_found_first_is_not_forgotten() -> None:
     ahead, behind = TargetPosition("a", 0, 9, 4, 104, 100), TargetPosition("b", 0, 3, 2, 2)
     fold = Fold()
     assert fold.apply(reported(9, ahead, behind))
-    assert fold.is_settled
     assert fold.apply(reported(3, behind))
     assert not fold.is_settled
     assert fold.position is not None
     assert fold.position.offset == 3
     assert fold.position.target(("a", 0)) == TargetPosition("a", 0, 3, 0, 100, 100)
     assert fold.position.target(("b", 0)) == behind
-    assert fold.apply(reported(9, behind, ahead))
+
+
+def test_a_report_that_names_all_targets_settles_it() -> None:
+    one, other = TargetPosition("a", 0, 9, 4, 104, 100), TargetPosition("b", 0, 3, 2, 2)
+    fold = Fold()
+    for entry in (reported(9, one, other), reported(3, other), reported(9, other, one)):
+        assert fold.apply(entry)
     assert fold.is_settled
 
 

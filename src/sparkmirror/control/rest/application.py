@@ -29,7 +29,7 @@ from .answers import JSON, failure, failure_of, refusal
 from .basic_auth import BasicAuth
 from .cors import Cors
 from .headers import apply_rules
-from .negotiation import Sent, accepted, allow, sent
+from .negotiation import Sent, accepted, allow, preferred, sent
 from .root import health_answer
 from .routes import Call, Handler, Resource, Route, RouteTable
 
@@ -129,11 +129,13 @@ class Application:
         if not self._admits(headers):
             return _unauthorized("text/plain")
         methods = allow(resource.routes)
-        if accepted(headers.get("accept", ""), "text/plain") is None:
-            response = Response(b"", media_type=JSON)
+        accept = headers.get("accept", "")
+        if accepted(accept, "text/plain") is None:
+            content_type, body = preferred(accept), ""
         else:
-            response = Response(", ".join(methods).encode())
-            response.raw_headers.append((b"content-type", b"text/plain"))
+            content_type, body = "text/plain", ", ".join(methods)
+        response = Response(body.encode())
+        response.raw_headers.append((b"content-type", content_type.encode("latin-1")))
         response.raw_headers.append((b"allow", ",".join(methods).encode()))
         return response
 

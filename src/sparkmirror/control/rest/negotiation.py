@@ -29,7 +29,7 @@ class Sent(Enum):
 @lru_cache(maxsize=256)
 def sent(content_type: str | None, consumed: str) -> Sent:
     """What a Content-Type means to an endpoint that reads `consumed`. Parameters, such as a charset, are of no account."""
-    if not content_type:
+    if content_type is None:
         return Sent.UNSAID
     match = _TYPE.fullmatch(content_type.partition(";")[0])
     if match is None:
@@ -56,6 +56,17 @@ def accepted(accept: str, produced: str) -> str | None:
         if best is None or quality > best[0]:
             best = quality, answered
     return best[1] if best else None
+
+
+def preferred(accept: str) -> str:
+    """The media type that a client likes best, as it wrote it but for the quality."""
+    best: tuple[float, str] | None = None
+    for item in accept.split(","):
+        kind, *parameters = item.split(";")
+        quality, kept = _parameters(parameters)
+        if best is None or quality > best[0]:
+            best = quality, ";".join([kind.strip(), *kept])
+    return best[1] if best else ""
 
 
 def allow(methods: Iterable[str]) -> list[str]:

@@ -1,0 +1,32 @@
+"""Progress records: what a task reports is what everybody reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkmirror.errors import KafkaError
+from sparkmirror.formats.progress import PartitionProgress, Progress, decode, encode
+
+ROW = PartitionProgress("t", 3, "A.t", 10, 20, 5, 500, 7, 40)
+
+
+def test_a_report_survives_its_bytes() -> None:
+    routed = replace(ROW, target=-1, state="FAILED", error="no", loss="gone", routed="a b")
+    report = Progress("c", 1, 100, 200, (ROW, routed))
+    key, value = encode(report)
+    assert key == b"c/1"
+    assert decode(value) == report
+
+
+def test_the_topics_that_were_written_to() -> None:
+    assert ROW.written == ["A.t"]
+    assert replace(ROW, records=0).written == []
+    assert replace(ROW, routed="a b").written == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"partitions":[{"x":1}]}', b"[1]"])
+def test_what_is_no_report_is_told(value: bytes) -> None:
+    with pytest.raises(KafkaError):
+        decode(value)
