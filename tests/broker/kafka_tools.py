@@ -42,6 +42,11 @@ _NO_LEADER_YET = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
 )
+_NO_COORDINATOR_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -216,8 +221,12 @@ def commit_group(
     """Set the committed offsets of a group that has no members (it is created if need be)."""
     wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
     request = ConsumerGroupTopicPartitions(group, wanted)
-    answers = _admin(bootstrap, client).alter_consumer_group_offsets([request])
-    _check(answers[group].result(PATIENCE_S).topic_partitions)
+
+    def commit() -> bool:
+        answers = _admin(bootstrap, client).alter_consumer_group_offsets([request])
+        return _is_done(answers[group].result(PATIENCE_S).topic_partitions)
+
+    wait_for(f"{group} has a coordinator", commit)
 
 
 def group_offsets(bootstrap: str, group: str, **client: Any) -> dict[tuple[str, int], int]:
@@ -342,6 +351,14 @@ def _watermarks(
         return wait_for(f"{topic} has leaders", ask)
     finally:
         consumer.close()
+
+
+def _is_done(answers: list[TopicPartition]) -> bool:
+    """False if the coordinator is still to come."""
+    if any(answer.error and answer.error.code() in _NO_COORDINATOR_YET for answer in answers):
+        return False
+    _check(answers)
+    return True
 
 
 def _check(answers: Iterable[TopicPartition]) -> None:

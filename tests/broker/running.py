@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import psutil
-from kafka_tools import Headers, consume, wait_for
+from kafka_tools import Headers, consume
+from program import Program
 
-from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster
 
 Content = tuple[int, bytes | None, bytes | None, Headers]
@@ -37,103 +32,14 @@ def properties(source: KafkaCluster, target: KafkaCluster, **keys: str) -> dict[
     return found
 
 
-class Mirror:
-    """A running `sparkmirror run`; leaving the block stops it, and nothing of it may be left."""
+class Mirror(Program):
+    """A running `sparkmirror run`."""
 
     def __init__(self, directory: Path, keys: Mapping[str, str], *arguments: str) -> None:
-        self._file = directory / "mm2.properties"
-        self._file.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
-        self._arguments = arguments
-        self.log = directory / "sparkmirror.log"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Self:
-        command = [sys.executable, "-m", "sparkmirror", "run", str(self._file), *self._arguments]
-        self.process = spawn(command, log=self.log)
-        return self
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
-
-    def says(self, text: str) -> bool:
-        return text in self.output
-
-    def wait_until_says(self, text: str, patience: float = 60.0) -> None:
-        wait_for(f"the log says {text!r}", lambda: self.says(text), patience)
-
-    def family(self) -> list[psutil.Process]:
-        """The process and everything it started."""
-        assert self.process is not None
-        try:
-            main = psutil.Process(self.process.pid)
-            return [main, *main.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
-    def jvms(self) -> list[psutil.Process]:
-        return [child for child in self.family() if _name(child) == "java"]
-
-    def python_workers(self) -> list[psutil.Process]:
-        """The forked workers: those whose parent runs the daemon's module too."""
-        found = [p for p in self.family() if "worker_daemon" in _command(p)]
-        return [p for p in found if "worker_daemon" in _command(_parent(p))]
-
-    def wait(self, patience: float = 30.0) -> int:
-        assert self.process is not None
-        return self.process.wait(patience)
-
-    def stop(self) -> int:
-        """SIGTERM, and the exit code; nothing it started may be alive after that."""
-        assert self.process is not None
-        family = self.family()
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        code = self.wait()
-        _, alive = psutil.wait_procs(family, timeout=15)
-        assert not alive, f"still alive: {alive}"
-        return code
-
-    def kill(self) -> None:
-        """SIGKILL to the process itself; what it started must end by itself."""
-        assert self.process is not None
-        family = self.family()
-        self.process.kill()
-        self.process.wait()
-        _, alive = psutil.wait_procs(family, timeout=30)
-        assert not alive, f"outlived their parent: {alive}"
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _command(process: psutil.Process | None) -> str:
-    try:
-        return " ".join(process.cmdline()) if process is not None else ""
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _parent(process: psutil.Process) -> psutil.Process | None:
-    try:
-        return process.parent()
-    except psutil.NoSuchProcess:
-        return None
+        file = directory / "mm2.properties"
+        file.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
+        command = [sys.executable, "-m", "sparkmirror", "run", str(file), *arguments]
+        super().__init__(command, directory / "sparkmirror.log")
 
 
 def contents(cluster: KafkaCluster, topic: str) -> dict[int, list[Content]]:

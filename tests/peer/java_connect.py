@@ -1,4 +1,4 @@
-"""A real Connect worker of Java as a child process: a cluster comes in, a REST address goes out."""
+"""Connect workers as child processes, Java's here: a cluster comes in, a REST address goes out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -40,11 +41,11 @@ class Answer(NamedTuple):
     """The JSON document; None for an empty body; text where it is no JSON."""
 
 
-class JavaConnectWorker:
-    """One distributed worker in a JVM of its own, which serves when the constructor returns.
+class ConnectWorker(ABC):
+    """One distributed worker in a process of its own, which serves when the constructor returns.
 
     Invariants:
-    - No JVM outlives this process, however this process ends.
+    - No worker outlives this process, however this process ends.
     - Workers of one group share their storage topics: `<group>-configs`, `-offsets` and `-status`.
     - `overrides` (underscores for dots, or the keys as they are by `**{...}`) win over every
       setting made here; a value of None takes a setting away.
@@ -65,12 +66,16 @@ class JavaConnectWorker:
         wanted = {name: value for name, value in settings.items() if value is not None}
         config = home / "connect-distributed.properties"
         config.write_text(javaproperties.dumps(wanted, timestamp=False), encoding="ascii")
-        self._process = spawn(java_command(_MAIN, str(config), options=_JVM), log=self.log)
+        self._process = spawn(self._command(config), log=self.log)
         try:
             self.await_serving()
         except BaseException:
             self.kill()
             raise
+
+    @abstractmethod
+    def _command(self, config: Path) -> list[str]:
+        """The command line that runs a worker with this file."""
 
     def _settings(self, bootstrap: str) -> dict[str, str | None]:
         return {
@@ -122,7 +127,7 @@ class JavaConnectWorker:
             what = f"ended with {self._process.returncode}"
         tail = self.log.read_bytes()[-_LOG_TAIL:].decode(errors="replace")
         return SparkMirrorError(
-            f"The Java worker of group {self.group} {what}.",
+            f"The {type(self).__name__} of group {self.group} {what}.",
             f"Its log is {self.log} and ends:\n{tail}",
         )
 
@@ -132,15 +137,17 @@ class JavaConnectWorker:
         path: str,
         body: object = None,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | None] | None = None,
         timeout: float = _CALL_S,
     ) -> Answer:
-        """One REST call. Bytes are sent as they are, anything else but None as JSON."""
+        """One REST call. Bytes are sent as they are, anything else but None as JSON; a header of None is not sent."""
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        kind = {} if sent is None else {"Content-Type": "application/json"}
+        kind = None if sent is None else "application/json"
+        merged = {"Content-Type": kind, **(headers or {})}
+        given = {name: value for name, value in merged.items() if value is not None}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method, path, sent, {**kind, **(headers or {})})
+            connection.request(method, path, sent, given)
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, found, _document(answer.read()))
@@ -188,6 +195,13 @@ class JavaConnectWorker:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class JavaConnectWorker(ConnectWorker):
+    """A worker of Kafka itself."""
+
+    def _command(self, config: Path) -> list[str]:
+        return java_command(_MAIN, str(config), options=_JVM)
 
 
 def connector_path(name: str) -> str:

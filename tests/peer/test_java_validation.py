@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from java_connect import JavaConnectWorker
+from validation_answers import DEFAULTS, same_definition, same_entry
 from validation_cases import BYTES, CHECKPOINT, OURS, SAME, SOURCE, Case
 
 from sparkmirror.config.config_values import to_text
@@ -38,14 +39,6 @@ _WORKERS: dict[str, dict[str, str]] = {
     "principal": {_POLICY: "Principal", "exactly.once.source.support": "enabled"},
     "allowlist": {_POLICY: "Allowlist", ALLOWLIST_KEY: "acks,linger.ms"},
 }
-# Defaults of ours that differ on purpose: Java's, then ours.
-_DEFAULTS = {
-    "refresh.topics.interval.seconds": ("600", "30"),
-    "emit.checkpoints.interval.seconds": ("60", "5"),
-    "offset.flush.interval.ms": ("60000", "1000"),
-}
-# The words about a wrong regular expression are those of the language that reads it.
-_REGEX = re.compile(r"(Invalid regex: ).*", re.DOTALL)
 
 
 class Pair(NamedTuple):
@@ -83,29 +76,6 @@ def pair(pairs: dict[str, Pair]) -> Pair:
     return pairs["all"]
 
 
-def _definition(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    same = {name: value for name, value in found.items() if name != "documentation"}
-    java, ours = _DEFAULTS.get(found["name"], (None, None))
-    if java is not None and found["default_value"] == java:
-        same["default_value"] = ours
-    return same
-
-
-def _entry(found: dict[str, Any]) -> dict[str, Any]:
-    """An entry without what differs on purpose everywhere: texts, defaults, steps we do not have."""
-    value = dict(found["value"])
-    java, ours = _DEFAULTS.get(value["name"], (None, None))
-    if java is not None and value["value"] == java:
-        value["value"] = ours
-    value["recommended_values"] = [
-        name for name in value["recommended_values"] if name not in STRUCTURED_TRANSFORMATIONS
-    ]
-    value["errors"] = [_REGEX.sub(r"\1...", message) for message in value["errors"]]
-    return {"definition": _definition(found["definition"]), "value": value}
-
-
 def _answers(case: Case, pairs: dict[str, Pair]) -> tuple[dict[str, Any], dict[str, Any]]:
     pair = pairs[case.worker]
     path = f"/connector-plugins/{case.connector}/config/validate"
@@ -114,7 +84,7 @@ def _answers(case: Case, pairs: dict[str, Pair]) -> tuple[dict[str, Any], dict[s
     # Through JSON, as a client sees it.
     ours = json.loads(json.dumps(validate(case.config(), pair.ours)))
     for answer in (java.body, ours):
-        answer["configs"] = [_entry(entry) for entry in answer["configs"]]
+        answer["configs"] = [same_entry(entry) for entry in answer["configs"]]
     return java.body, ours
 
 
@@ -213,7 +183,9 @@ def test_plugins_have_the_same_keys(pair: Pair) -> None:
     for plugin in {entry["class"] for entry in list_plugins(connectors_only=False)}:
         java = pair.java.request("GET", f"/connector-plugins/{plugin}/config").body
         ours = plugin_definitions(plugin)
-        assert [_definition(key) for key in ours] == [_definition(key) for key in java], plugin
+        assert [same_definition(key) for key in ours] == [same_definition(key) for key in java], (
+            plugin
+        )
 
 
 @pytest.mark.parametrize(
@@ -278,7 +250,7 @@ def test_workers_have_the_same_keys() -> None:
 def _worker_key(key: Key) -> tuple[str, str, str]:
     default = "" if key.required else "null"
     if key.default is not None:
-        given, _ = _DEFAULTS.get(key.name, (key.default, ""))
+        given, _ = DEFAULTS.get(key.name, (key.default, ""))
         default = to_text(convert(key.type, given), key.type) or '""'
     return key.type.lower(), default, key.importance.lower()
 
