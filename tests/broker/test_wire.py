@@ -153,7 +153,7 @@ def test_a_broker_that_keeps_no_sessions(
                 copied.produce(numbered(5, partition=partition, first=5 * i))
             copied.until(task, 100 * (i + 1))
         fetcher = task.task._fetcher
-        assert all(channel.session._id == 0 for channel in fetcher._channels.values())
+        assert all(channel.session._id == 0 for channel in fetcher._channels._channels.values())
     assert sessions.errors == []
     assert copied.arrived() == copied.sent()
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import quote
 
 import javaproperties
@@ -50,6 +50,9 @@ class ConnectWorker(ABC):
     - `overrides` (underscores for dots, or the keys as they are by `**{...}`) win over every
       setting made here; a value of None takes a setting away.
     """
+
+    login: ClassVar[Mapping[str, str]] = {}
+    """Headers to ask for its health with, where that is not for everybody."""
 
     def __init__(
         self, bootstrap: str, directory: Path, group: str, **overrides: str | None
@@ -111,7 +114,8 @@ class ConnectWorker(ABC):
 
     def _is_serving(self) -> bool:
         try:
-            return self.request("GET", "/health", timeout=5.0).status == 200
+            answer = self.request("GET", "/health", headers=self.login, timeout=5.0)
+            return answer.status == 200
         except (OSError, http.client.HTTPException):
             return False
 
