@@ -157,7 +157,7 @@ def _owner(key: bytes) -> str | None:
 
 
 def _shown(value: bytes) -> Mapping[str, Any] | None:
-    """An offset without the fields that only our tasks read."""
+    """An offset without the fields that only our tasks read; None if nothing has been copied yet."""
     try:
         fields = java_json.decode(value)
     except ValueError:
@@ -166,5 +166,5 @@ def _shown(value: bytes) -> Mapping[str, Any] | None:
         return None
     entry = positions.decode(value)
     if entry.position is not None and entry.position.numbering is not None:
-        return {"offset": entry.position.offset}
+        return {"offset": entry.position.offset} if entry.position.offset >= 0 else None
     return fields

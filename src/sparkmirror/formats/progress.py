@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sparkmirror.errors import KafkaError
@@ -47,6 +47,9 @@ class PartitionProgress:
         return self.routed.split() or ([self.remote] if self.records else [])
 
 
+_FIELDS = frozenset(field.name for field in fields(PartitionProgress))
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     connector: str
@@ -70,14 +73,17 @@ def encode(progress: Progress) -> tuple[bytes, bytes]:
 
 def decode(value: bytes) -> Progress:
     try:
-        fields = json.loads(value)
-        rows: Sequence[dict[str, Any]] = fields["partitions"]
+        report = json.loads(value)
+        rows: Sequence[dict[str, Any]] = report["partitions"]
         return Progress(
-            fields["connector"],
-            fields["task"],
-            fields["since"],
-            fields["time"],
-            tuple(PartitionProgress(**row) for row in rows),
+            report["connector"],
+            report["task"],
+            report["since"],
+            report["time"],
+            # A newer task may tell more than this one understands.
+            tuple(
+                PartitionProgress(**{k: v for k, v in row.items() if k in _FIELDS}) for row in rows
+            ),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise KafkaError(f"A progress record cannot be read: {error}.") from error

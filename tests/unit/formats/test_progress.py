@@ -30,3 +30,9 @@ def test_the_topics_that_were_written_to() -> None:
 def test_what_is_no_report_is_told(value: bytes) -> None:
     with pytest.raises(KafkaError):
         decode(value)
+
+
+def test_a_newer_task_may_tell_more() -> None:
+    report = Progress("c", 1, 100, 200, (ROW,))
+    _, value = encode(report)
+    assert decode(value.replace(b'"topic":"t"', b'"topic":"t","hue":"red"')) == report
