@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 KAFKA_STAMP := build/kafka/.fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test chaos demo bench clean
+.PHONY: help setup check format test peer chaos demo bench clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -27,6 +27,9 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 
 test: setup check ## check, then the tests (real brokers)
 	$(BIN)/pytest tests/unit tests/broker
+
+peer: setup ## beside real Java workers, classes and clients
+	$(BIN)/pytest tests/peer --timeout 900
 
 chaos: export CHAOS_LONG := 1
 chaos: setup ## the long test that kills things

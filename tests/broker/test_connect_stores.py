@@ -414,6 +414,7 @@ def test_a_copy_task_honours_what_a_person_has_set(
         tasks.catch_up()
         begun = Position(-1, Numbering(7, 0), origin=(0, 0))
         tasks.claim({partition: (begun, None)})
+        assert store.offsets("src") == [], "nothing has been copied yet"
         tasks.write([(partition, Entry(Position(41, Numbering(7, 0), 42, 42)))])
         assert store.offsets("src") == [(PARTITION, {"offset": 41})]
 

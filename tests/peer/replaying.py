@@ -62,7 +62,8 @@ def _ask(worker: ConnectWorker, ask: Ask, run: str, kafka: str) -> Answer:
     while True:
         answer = worker.request(ask.method, ask.path, body, headers=ask.headers)
         text = json.dumps(answer.body, ensure_ascii=False)
-        is_awaited = (wanted and wanted not in text) or (unwanted and unwanted in text)
+        is_missing = any(part not in text for part in wanted.split("&&"))
+        is_awaited = is_missing or (unwanted and unwanted in text)
         is_momentary = answer.status in (409, 500) and _MOMENTARY.search(text)
         # What cannot be asked about (400) will not come about either.
         is_over = ask.is_final or answer.status == 400

@@ -26,7 +26,7 @@ class Ask(NamedTuple):
     body: object = None
     headers: Mapping[str, str | None] = {}
     until: str = ""
-    """Ask again until the answer says this, as text anywhere in it (what other threads bring about takes its time)."""
+    """Ask again until the answer says all of this (parts between `&&`), anywhere in it: what threads bring about takes time."""
     until_not: str = ""
     """Ask again until the answer does not say this any more."""
     is_final: bool = False
@@ -696,7 +696,7 @@ def _copy_life() -> Iterator[Step]:
         ("GET", f"{_S}/status"),
         ("GET", f"{_S}/tasks"),
         ("GET", f"{_S}/topics", None, {}, "S-@RUN@.orders"),
-        ("GET", f"{_S}/offsets", None, {}, '"offset": 2'),
+        ("GET", f"{_S}/offsets", None, {}, '"partition": 0&&"partition": 1&&"offset": 2'),
         ("PATCH", f"{_S}/config", {"tasks.max": 1}),
     )
     yield Await("copy", "RUNNING", 1)
