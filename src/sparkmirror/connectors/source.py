@@ -42,6 +42,12 @@ class SourceConnector:
     def start(self) -> None:
         for warning in self._settings.config.warnings:
             log.warning("%s: %s", self._label, warning)
+        if self._props.get("offsets.storage.topic"):
+            log.warning(
+                "%s: offsets.storage.topic is not used; positions are in the worker's own topic %s.",
+                self._label,
+                self._settings.store.topic,
+            )
         if self._settings.config.enabled:
             self._background.start()
 
