@@ -23,7 +23,7 @@ from kafka_tools import (
     wait_for,
 )
 
-from sparkmirror.dataplane import fetching
+from sparkmirror.dataplane import fetch_channels
 from sparkmirror.dataplane.fetching import Fetcher
 from sparkmirror.dataplane.partition import PartitionCopy
 from sparkmirror.errors import ConnectionFailed
@@ -199,7 +199,7 @@ def test_a_throttled_reader_waits_as_long_as_it_is_told(
 def test_old_and_new_versions_of_fetch_and_produce(
     make: Make, monkeypatch: pytest.MonkeyPatch, fetch: int, write: int
 ) -> None:
-    for module in (fetching, log):
+    for module in (fetch_channels, log):
         monkeypatch.setattr(module, "fetch_version", lambda versions: fetch)
     monkeypatch.setattr(produce_api, "produce_version", lambda versions: write)
     copied = make(2)

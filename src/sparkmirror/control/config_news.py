@@ -22,6 +22,7 @@ class ConfigNews:
         self._is_changed = False
         self._restarts: dict[str, RestartRequest] = {}
         self._levels: dict[str, str] = {}
+        self._removed: set[str] = set()
 
     def _changed(self) -> None:
         with self._lock:
@@ -36,6 +37,7 @@ class ConfigNews:
     def connector_config_removed(self, name: str) -> None:
         with self._lock:
             self._restarts.pop(name, None)
+            self._removed.add(name)
         self._changed()
 
     def task_configs_updated(self, tasks: Sequence[TaskId]) -> None:
@@ -65,6 +67,12 @@ class ConfigNews:
         with self._lock:
             is_changed, self._is_changed = self._is_changed, False
         return is_changed
+
+    def take_removed(self) -> set[str]:
+        """Connectors that were deleted; they may have been created again since."""
+        with self._lock:
+            removed, self._removed = self._removed, set()
+        return removed
 
     def take_restarts(self) -> list[RestartRequest]:
         with self._lock:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.errors import ConnectError, KafkaError, NotHere, SparkMirrorError
+from sparkmirror.errors import ConnectError, KafkaError, NotFound, NotHere, SparkMirrorError
 from sparkmirror.kafka.cluster import back_off
 
 from .config_news import ConfigNews
@@ -121,6 +121,7 @@ class ConnectHerder:
         self.client = WorkerClient()
         """How to call other workers."""
         self._failed: dict[Item, str] = {}
+        self._waits = back_off(*_RETRY_S)
         self._desired = dict(desired or {})
         self._group: Group | None = None
         self.statuses = Statuses(stores.statuses, identity.worker_id, lambda: self.group.generation)
@@ -130,7 +131,8 @@ class ConnectHerder:
         self._shared = ClusterConfig()
         self._was_leader = False
         self._stopping = threading.Event()
-        self._reconfiguring: set[str] = set()
+        self._reconfiguring: dict[str, bool] = {}
+        """Connectors whose task configs are on their way to the leader; whether they have changed since."""
         self._waiters: dict[Item, list[threading.Event]] = {}
         self.is_ready = False
         self.error: SparkMirrorError | None = None
@@ -206,14 +208,15 @@ class ConnectHerder:
 
     def _close(self) -> None:
         self.requests.stage = "shutting down"
-        self.workload.stop()
         try:
+            self.workload.stop()
             self.stores.statuses.flush(_FLUSH_S)
             self.group.close()
         except SparkMirrorError as error:
             log.warning("Not everything ended in order: %s", error)
-        self._stop_stores()
-        self.requests.close()
+        finally:
+            self._stop_stores()
+            self.requests.close()
 
     def _stop_stores(self) -> None:
         for store in self.stores.all:
@@ -237,8 +240,13 @@ class ConnectHerder:
                 self.requests.stage = "answering requests"
                 self.requests.run_due()
         except (ConnectError, KafkaError) as error:
-            log.warning("Worker %s: %s", self.identity.worker_id, error)
-            self._stopping.wait(_RETRY_S[0])
+            wait = next(self._waits)
+            log.warning(
+                "Worker %s: %s Trying again in %.1f s.", self.identity.worker_id, error, wait
+            )
+            self._stopping.wait(wait)
+        else:
+            self._waits = back_off(*_RETRY_S)
 
     def _time_left(self) -> float:
         due = self.restarts.next_due()
@@ -248,6 +256,10 @@ class ConnectHerder:
 
     def on_revoked(self, leader: str, connectors: Sequence[str], tasks: Sequence[TaskId]) -> None:
         self.workload.give_back(connectors, tasks)
+        given: list[Item] = [*connectors, *tasks]
+        for item in given:  # another worker's by now
+            self._failed.pop(item, None)
+            self.restarts.forget(item)
 
     def on_assigned(self, assignment: GroupAssignment, generation: int) -> None:
         self._assignment = assignment
@@ -271,6 +283,11 @@ class ConnectHerder:
             self._follow_configs()
 
     def _follow_configs(self) -> None:
+        removed = self._news.take_removed()
+        # One that was deleted and created again before we looked is not what we run, even if it is configured alike.
+        self.workload.give_back(
+            removed, [task for task in self.workload.tasks if task.connector in removed]
+        )
         config = self.stores.configs.snapshot()
         if (
             config.connectors.keys() != self._shared.connectors.keys()
@@ -317,7 +334,11 @@ class ConnectHerder:
     def _obey_restart(self, request: RestartRequest) -> None:
         """Do our part of a restart that somebody has asked for."""
         config = self.stores.configs.snapshot()
-        plan = restart_plan(self.statuses.connector(request.connector), request)
+        try:
+            plan = restart_plan(self.statuses.connector(request.connector), request)
+        except NotFound as error:  # deleted since, or not started anywhere yet
+            log.info("Connector %s is not restarted: %s", request.connector, error)
+            return
         tasks = [
             TaskId(plan.name, task.id) for task in plan.tasks if task.state is State.RESTARTING
         ]
@@ -423,8 +444,10 @@ class ConnectHerder:
             except ConnectError as error:
                 self._publish_later(name, error, waits)
             return
-        if name not in self._reconfiguring:  # one at a time; the last word is asked for anew
-            self._reconfiguring.add(name)
+        if name in self._reconfiguring:  # one at a time; the last word is asked for anew
+            self._reconfiguring[name] = True
+        else:
+            self._reconfiguring[name] = False
             thread = threading.Thread(
                 target=self._pass_on,
                 args=(name, wanted, waits),
@@ -442,7 +465,11 @@ class ConnectHerder:
         except SparkMirrorError as error:
             self._publish_later(name, error, waits)
         finally:
-            self._reconfiguring.discard(name)
+            self._soon(lambda: self._passed_on(name))
+
+    def _passed_on(self, name: str) -> None:
+        if self._reconfiguring.pop(name, False):
+            self.reconfigure(name)
 
     def _publish_later(self, name: str, error: SparkMirrorError, waits: Iterator[float]) -> None:
         wait = next(waits)

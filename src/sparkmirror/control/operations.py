@@ -7,6 +7,7 @@ on another worker they end in `NotHere`, which says who has to be asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sparkmirror.config.connect_validation import require_valid
@@ -152,13 +153,23 @@ class Operations:
         return Created(is_new, self._info(name, props))
 
     def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        def patched() -> dict[str, str | None]:
+        def known() -> Mapping[str, str]:
             self._require_leader("set connector configs")
-            merged = {**self._require_known(name), **patch}
-            return {key: value for key, value in merged.items() if value is not None}
+            return self._require_known(name)
 
-        props = self._valid(self._ask(patched))
-        return self._ask(lambda: self._put(name, props, None, may_replace=True)).info
+        def put(before: Mapping[str, str], props: Mapping[str, str]) -> ConnectorInfo | None:
+            if known() != before:  # somebody else was faster: what was merged is out of date
+                return None
+            return self._put(name, props, None, may_replace=True).info
+
+        while True:
+            before = self._ask(known)
+            props = self._valid(
+                {key: value for key, value in {**before, **patch}.items() if value is not None}
+            )
+            info = self._ask(partial(put, before, props))
+            if info is not None:
+                return info
 
     def delete_connector(self, name: str) -> None:
         def delete() -> None:
@@ -177,8 +188,13 @@ class Operations:
         self._set_state(name, TargetState.STARTED)
 
     def _set_state(self, name: str, state: TargetState) -> None:
+        def put() -> None:
+            # Here, not before: the state of one deleted meanwhile would be that of the next with its name.
+            self._require_known(name, "Unknown connector {}")
+            self._herder.stores.configs.put_target_state(name, state)
+
         self._require_known(name, "Unknown connector {}")
-        self._ask(lambda: self._herder.stores.configs.put_target_state(name, state))
+        self._ask(put)
 
     def stop_connector(self, name: str) -> None:
         def stop() -> None:

@@ -12,7 +12,7 @@ from sparkmirror.config.connect_validation import require_plugin, validate
 from sparkmirror.config.plugins import list_plugins, plugin_definitions
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.errors import ConnectError, SparkError
+from sparkmirror.errors import SparkError, SparkMirrorError
 
 from .assembly import Assembled, distributed, standalone, with_standalone_topic
 from .herder import Identity
@@ -53,6 +53,7 @@ class ConnectProcess:
         self._bound = BoundListeners(settings)
         self._spark = SparkSession(config.spark)
         self._stopping = threading.Event()
+        self._error: SparkMirrorError | None = None
         url = self._bound.advertised_url
         self.identity = Identity(url, url.split("/")[2])
         self._assembled = self._assemble()
@@ -81,7 +82,8 @@ class ConnectProcess:
         herder.wait(self._config.task_shutdown_graceful_timeout_ms / 1000 + _LAST_S)
         self._rest.stop(_REST_PATIENCE_S)
         self._spark.stop()
-        return 0 if herder.error is None else herder.error.exit_code
+        error = herder.error or self._error
+        return 0 if error is None else error.exit_code
 
     def stop(self) -> None:
         self._stopping.set()
@@ -91,8 +93,10 @@ class ConnectProcess:
             name = props.get("name", "")
             try:
                 self._assembled.operations.put_connector(name, props, None, may_replace=True)
-            except ConnectError as error:
+            except SparkMirrorError as error:
                 log.error("Connector %s was not created: %s", name or "without a name", error)
+                if not self._stopping.is_set():
+                    self._error = error
                 self.stop()
                 return
             log.info("Created connector %s.", name)

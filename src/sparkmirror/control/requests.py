@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sparkmirror.errors import ConnectError
 
 T = TypeVar("T")
+_LONG_S = 5.0
 _Waiting = tuple[float, int, Callable[[], Any], "Future[Any]"]
 
 
@@ -64,19 +65,27 @@ class RequestQueue:
             return max(0.0, self._waiting[0][0] - time.monotonic())
 
     def run_due(self) -> None:
-        """Run all that is due by now (not what is asked meanwhile)."""
-        now = time.monotonic()
-        due: list[_Waiting] = []
-        with self._lock:
-            while self._waiting and self._waiting[0][0] <= now:
-                due.append(heapq.heappop(self._waiting))
-        for _, _, action, future in due:
+        """Run all that is due by now (not what is asked meanwhile).
+
+        When that takes long (each may wait for a slow broker), the rest is left for the next call: who calls has a group to
+        take part in.
+        """
+        began = time.monotonic()
+        while (due := self._pop(began)) is not None:
+            _, _, action, future = due
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 future.set_result(action())
             except BaseException as error:  # noqa: BLE001 - it belongs to whoever asked
                 future.set_exception(error)
+            if time.monotonic() - began > _LONG_S:
+                return
+
+    def _pop(self, now: float) -> _Waiting | None:
+        with self._lock:
+            is_due = bool(self._waiting) and self._waiting[0][0] <= now
+            return heapq.heappop(self._waiting) if is_due else None
 
     def close(self) -> None:
         """Nobody will answer any more."""

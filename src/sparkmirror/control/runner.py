@@ -87,7 +87,8 @@ class MirrorMaker:
         herders = [assembled.herder for assembled in self._workers.values()]
         for herder in herders:
             herder.start()
-        while not self._stopping.wait(0.25) and not all(herder.wait(0) for herder in herders):
+        # One that has ended has failed for good: as in MirrorMaker 2 the process ends, for somebody to see it.
+        while not self._stopping.wait(0.25) and not any(herder.wait(0) for herder in herders):
             pass
         for herder in herders:
             herder.stop()

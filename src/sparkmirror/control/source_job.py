@@ -31,6 +31,8 @@ _LOOK_S = 1.0
 _LOOK_BACK = 50
 _STEADY_S = 30.0
 _RETRY_WAITS_S = (0.2, 10.0)
+_WITHOUT_SPARK: TopicPartition = ("", -1)
+"""Stands for all partitions of a task while there is no Spark session."""
 
 
 class TaskWatcher(Protocol):
@@ -70,8 +72,10 @@ class SourceJob:
         self._watcher = watcher
         self._lock = threading.Lock()
         self._tasks: dict[int, Mapping[str, str]] = {}
+        self._is_copying = False
         self._settled = threading.Event()
         """Set while nothing but `_tasks` is being copied."""
+        self._settled.set()
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self.is_alive = True
@@ -86,18 +90,29 @@ class SourceJob:
             if tasks == self._tasks and self.is_alive:
                 return
             self._tasks = dict(tasks)
-            self._settled.clear()
-            self._changed.set()
+            for gone in [task for task in self._standing if task not in tasks]:
+                self._standing.pop(gone)  # if it comes back it begins anew
+            self._end_copying()
 
     def stop(self) -> None:
         with self._lock:
-            self._settled.clear()
             self._stopping.set()
-            self._changed.set()
+            self._end_copying()
+
+    def _end_copying(self) -> None:
+        """With the lock. Who waits has something to wait for only if there is a job; Spark may take long to come up."""
+        if self._is_copying:
+            self._settled.clear()
+        self._changed.set()
 
     def join(self, timeout: float) -> bool:
         """Wait until nothing is copied that `set_tasks` or `stop` has ended; whether that is so by then."""
         return self._settled.wait(timeout)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its thread is gone: it will not do anything any more."""
+        return not self._thread.is_alive()
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -105,6 +120,7 @@ class SourceJob:
         try:
             self._loop()
         except BaseException as error:  # a mistake of ours: shown as one, with its trace in the log
+            self.is_alive = False
             self._watcher.failed(
                 SparkMirrorError(f"The source tasks of {self._name} crashed: {error!r}")
             )
@@ -140,25 +156,27 @@ class SourceJob:
                 return
             self._changed.clear()
             tasks = dict(self._tasks)
-            self._settled.set()
+            # What stood still before stays noted: if it goes on in the next job, that is to be told.
+            self._standing = {task: self._standing.get(task, {}) for task in tasks}
         if not any(assigned_partitions(task) for task in tasks.values()):
             self._leave()
             self._changed.wait()
             return
         settings = source_settings(next(iter(tasks.values())), self._worker)
-        self._spark.start()
+        self._start_spark()
         clusters = Cluster(settings.source), Cluster(settings.target)
         try:
             slots, width = self._spark.slots, self._spark.width
             slots.enter(self, width)
             plans = _plans(self._name, settings, tasks, clusters, slots.share(width))
             self._spark_tasks = len(plans)
-            if self._changed.is_set():
-                return
+            with self._lock:
+                if self._changed.is_set():
+                    return
+                self._is_copying = True
             job = self._spark.submit(self._name, plans)
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
             reports = _Reports(clusters[1], settings)
-            self._standing.clear()
             try:
                 while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
                     self._note(reports.new())
@@ -169,9 +187,26 @@ class SourceJob:
             if job.error is not None:
                 raise job.error
         finally:
+            with self._lock:
+                self._is_copying = False
+                self._settled.set()
             self._spark_tasks = 0
             for cluster in clusters:
                 cluster.close()
+
+    def _start_spark(self) -> None:
+        """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
+        try:
+            self._spark.start()
+        except SparkError as error:
+            for task, standing in list(self._standing.items()):
+                if not standing:
+                    self._watcher.stands_still(task, str(error))
+                standing[_WITHOUT_SPARK] = str(error)
+            raise
+        for task, standing in list(self._standing.items()):
+            if standing.pop(_WITHOUT_SPARK, None) is not None and not standing:
+                self._watcher.goes_on(task)
 
     def share_changed(self, share: int) -> None:
         """Other jobs came or went: give back what is more than our share now."""
@@ -189,7 +224,9 @@ class SourceJob:
             self._note_one(report)
 
     def _note_one(self, report: Progress) -> None:
-        standing = self._standing.setdefault(report.task, {})
+        standing = self._standing.get(report.task)
+        if standing is None:  # another worker has this task, and speaks for it
+            return
         stood = bool(standing)
         for row in report.partitions:
             key = (row.topic, row.partition)

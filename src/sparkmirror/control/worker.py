@@ -241,6 +241,9 @@ class Worker:
             and not known.is_given_up
         }
         job = self._jobs.get(name)
+        if job is not None and job.has_ended:  # it crashed: nothing waits for its tasks any more
+            del self._jobs[name]
+            job = None
         if not wanted:
             self._jobs.pop(name, None)
             if job is not None:
@@ -298,6 +301,7 @@ class Worker:
         }
         for known in changed.values():
             known.is_paused = is_paused
+            known.is_given_up = False  # it is started anew, if it is to run
         if is_paused:
             self._end(changed)
         else:
@@ -320,5 +324,9 @@ class Worker:
 def _as_written(
     key: str, value: str, written: Mapping[str, str], resolved: Mapping[str, str]
 ) -> str:
-    """A value of a task config: with the reference of the connector's config, if it came from there, rather than the secret."""
-    return written[key] if resolved.get(key) == value else value
+    """A value of a task config: the reference of the connector's config, if it has one, rather than the secret.
+
+    Also where the secret is another one by now than the one that the connector was started with.
+    """
+    is_reference = key in written and written[key] != resolved.get(key)
+    return written[key] if is_reference else value

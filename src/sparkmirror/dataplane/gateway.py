@@ -57,7 +57,11 @@ class Gateway:
             "SPARK_HOME": str(spark_home()),
             "SPARK_CONNECT_MODE": "0",
         }
-        self.process = spawn([java(), *_arguments(heap, options)], env=environment, talks=True)
+        try:
+            self.process = spawn([java(), *_arguments(heap, options)], env=environment, talks=True)
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
 
     def address(self) -> tuple[int, str]:
         """Port and secret, once the JVM has told them."""

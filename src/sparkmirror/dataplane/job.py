@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 # What pyspark raises when its JVM is gone, or when another thread has stopped the context (it then finds None where it looks).
 _GONE = (Py4JError, OSError, TypeError, AttributeError)
 _CANCEL_AGAIN_S = 0.25
+_START_LEFT_S = 2.0
 _PLENTY = 512
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
@@ -124,6 +125,9 @@ class SparkSession:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             try:
                 self._context = self._new_context()
+            except SparkError:
+                self._discard()
+                raise
             except (*_GONE, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
@@ -169,21 +173,39 @@ class SparkSession:
         context = self._context
         if context is None:
             raise SparkError("The Spark session is not started.")
-        if self._leash is None:
-            self._leash = self._new_leash()
-        return CopyJob(context, name, plans, self._leash)
+        with self._lock:
+            if self._leash is None:
+                self._leash = self._new_leash()
+            leash = self._leash
+        return CopyJob(context, name, plans, leash)
 
     def _new_leash(self) -> Leash:
         is_local = self._local_width is not None
         host = self._config.get("spark.driver.host") or socket.getfqdn()
-        return Leash(host, is_local=is_local)
+        try:
+            return Leash(host, is_local=is_local)
+        except OSError as error:
+            raise SparkError(
+                f"No port could be opened on {host} for tasks to hold on to: {error}",
+                "Check spark.driver.host.",
+            ) from error
 
     def stop(self) -> None:
-        with self._lock:
+        """End the session; one that is just being started is not waited for until it is there."""
+        if not self._lock.acquire(timeout=_START_LEFT_S):
+            launched = self._gateway
+            if launched is not None:
+                launched.process.kill()  # whoever starts it finds it gone
+            if not self._lock.acquire(timeout=_START_LEFT_S):
+                log.warning("Spark is still being started; it is left to end with this process.")
+                return
+        try:
             self._discard()
             if self._leash is not None:
                 self._leash.close()
                 self._leash = None
+        finally:
+            self._lock.release()
 
     def _discard(self) -> None:
         """Leave nothing of the context behind, whatever state its JVM is in."""

@@ -58,6 +58,8 @@ def test_of_restart_requests_the_greatest_is_kept_until_the_connector_goes() -> 
     news.restart_requested(large)
     news.connector_config_removed("c")
     assert news.take_restarts() == []
+    assert news.take_removed() == {"c"}
+    assert news.take_removed() == set()
 
 
 def test_the_only_worker_has_all_the_work() -> None:

@@ -1,0 +1,152 @@
+"""Source tasks on a worker: what is told of them when Spark, other workers or a mistake come in the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import pytest
+
+from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.control.source_job import SourceJob
+from sparkmirror.control.worker import _as_written
+from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.dataplane.slots import Slots
+from sparkmirror.errors import SparkError, SparkMirrorError
+from sparkmirror.formats.progress import PartitionProgress, Progress
+
+PATIENCE_S = 10.0
+WORKER = WorkerConfig.parse(
+    {
+        "bootstrap.servers": "127.0.0.1:1",
+        "group.id": "g",
+        "config.storage.topic": "c",
+        "offset.storage.topic": "o",
+        "status.storage.topic": "s",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    }
+)
+TASK = {
+    "name": "msc",
+    "connector.class": "MirrorSourceConnector",
+    "source.cluster.alias": "a",
+    "target.cluster.alias": "b",
+    "source.cluster.bootstrap.servers": "127.0.0.1:1",
+    "target.cluster.bootstrap.servers": "127.0.0.1:1",
+    "task.assigned.partitions": "t-0",
+}
+
+
+class Spark:
+    """A session that cannot be started, as long as `error` says why."""
+
+    width = 1
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+        self.slots = Slots()
+        self.may_start = threading.Event()
+        self.may_start.set()
+
+    def start(self) -> None:
+        self.may_start.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.said: list[tuple[str, int]] = []
+
+    def stands_still(self, task: int, error: str) -> None:
+        self.said.append(("stands still", task))
+
+    def goes_on(self, task: int) -> None:
+        self.said.append(("goes on", task))
+
+    def wrote(self, task: int, topic: str) -> None:
+        self.said.append((topic, task))
+
+    def failed(self, error: SparkMirrorError) -> None:
+        self.said.append(("failed", -1))
+
+
+def job_of(spark: Spark, watcher: Watcher, tasks: Mapping[int, Mapping[str, str]]) -> SourceJob:
+    job = SourceJob("msc", WORKER, cast(SparkSession, spark), watcher)
+    job.set_tasks(tasks)
+    return job
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def report(task: int, error: str) -> Progress:
+    state = "FAILED" if error else "RUNNING"
+    row = PartitionProgress("t", task, "a.t", 0, 0, 0, 0, 0, -1, state, error, "")
+    return Progress("msc", task, 0, 0, (row,))
+
+
+def test_without_spark_tasks_stand_still_until_it_comes_up() -> None:
+    spark, watcher = Spark(SparkError("no Java")), Watcher()
+    job = job_of(spark, watcher, {0: TASK, 1: TASK})
+    wait_for(lambda: len(watcher.said) >= 2)
+    spark.error = None  # what comes after it has no cluster to ask, which is tried again
+    wait_for(lambda: len(watcher.said) >= 4)
+    job.stop()
+    assert watcher.said == [
+        ("stands still", 0),
+        ("stands still", 1),
+        ("goes on", 0),
+        ("goes on", 1),
+    ]
+
+
+def test_a_stop_does_not_wait_for_spark_to_come_up() -> None:
+    spark = Spark(SparkError("no Java"))
+    spark.may_start.clear()
+    job = job_of(spark, Watcher(), {0: TASK})
+    job.stop()
+    assert job.join(0.0), "nothing was ever copied"
+    spark.may_start.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_job_that_crashed_says_so() -> None:
+    watcher = Watcher()
+    job = job_of(Spark(ZeroDivisionError()), watcher, {0: TASK})
+    wait_for(lambda: job.has_ended)
+    assert watcher.said == [("failed", -1)]
+    assert not job.is_alive
+    job.stop()
+    assert job.join(0.0)
+
+
+def test_what_stands_still_is_told_once_a_restart_and_only_of_our_tasks() -> None:
+    watcher = Watcher()
+    spark = Spark(None)
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK, 1: TASK})
+    wait_for(lambda: job._standing.keys() == {0, 1})
+    for error in ("too large", "too large", ""):
+        job._note([report(0, error), report(7, error)])
+    assert watcher.said == [("stands still", 0), ("goes on", 0)]
+    job._note([report(0, "too large")])
+    job.set_tasks({1: TASK})
+    job._note([report(0, "too large")])
+    assert watcher.said[2:] == [("stands still", 0)], "it is not ours any more"
+    job.stop()
+    spark.may_start.set()
+
+
+def test_a_secret_that_has_changed_is_not_written_out() -> None:
+    written, resolved = {"password": "${file:f:k}", "name": "n"}, {"password": "new", "name": "n"}
+    assert _as_written("password", "old", written, resolved) == "${file:f:k}"
+    assert _as_written("name", "n", written, resolved) == "n"
+    assert _as_written("task.index", "0", written, resolved) == "0"
