@@ -40,10 +40,11 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
         raise click.UsageError(f"Unexpected argument: {more[0]}")
     # `--clusters A B`, as MirrorMaker 2 takes it, arrives as one option value and further arguments.
     targets = [alias for text in (*clusters, *more) for alias in text.replace(",", " ").split()]
+    signals = _Signals()
     from sparkmirror.control.runner import MirrorMaker  # pyspark takes long to import
 
     maker = MirrorMaker(read_properties(file), targets or None)
-    _stop_on_signals(maker.stop)
+    signals.pass_to(maker.stop)
     sys.exit(maker.run())
 
 
@@ -51,10 +52,11 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def worker(file: Path | None) -> None:
     """Run a Connect worker from a connect-distributed.properties FILE, from CONNECT_* variables, or both."""
+    signals = _Signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     process = ConnectProcess(WorkerConfig.parse(_worker_properties(file)))
-    _stop_on_signals(process.stop)
+    signals.pass_to(process.stop)
     sys.exit(process.run())
 
 
@@ -63,12 +65,13 @@ def worker(file: Path | None) -> None:
 @click.argument("connectors", nargs=-1, type=click.Path(path_type=Path))
 def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
     """Run a Connect worker without a group from FILE, with the connectors of the given files (properties or JSON)."""
+    signals = _Signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     config = WorkerConfig.parse(_worker_properties(file), standalone=True)
     configs = [read_connector(path) for path in connectors]
     process = ConnectProcess(config)
-    _stop_on_signals(process.stop)
+    signals.pass_to(process.stop)
     sys.exit(process.run(configs))
 
 
@@ -78,12 +81,24 @@ def _worker_properties(file: Path | None) -> dict[str, str]:
     return {**properties, **properties_from_environment(os.environ)}
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    def stopped(number: int, frame: FrameType | None) -> None:
-        stop()
+class _Signals:
+    """SIGTERM and Ctrl-C, heard from the first moment on: one that comes while modules are imported is passed on later."""
 
-    signal.signal(signal.SIGTERM, stopped)
-    signal.signal(signal.SIGINT, stopped)
+    def __init__(self) -> None:
+        self._is_stopped = False
+        self._stop: Callable[[], None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self._is_stopped = True
+        if self._stop is not None:
+            self._stop()
+
+    def pass_to(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        if self._is_stopped:
+            stop()
 
 
 def main() -> None:

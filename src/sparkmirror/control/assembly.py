@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Mapping
@@ -129,7 +128,7 @@ def _topic_log(settings: ClientSettings, topic: StorageTopicConfig, role: Role) 
         may_lower_factor=not topic.replication_factor_explicit,
     )
     # A cluster that is not there yet is waited for: the worker says so in its log and in /health.
-    return partial(TopicLog, settings, storage, patience=math.inf)
+    return partial(TopicLog, settings, storage, awaits_cluster=True)
 
 
 def _ask_id(settings: ClientSettings) -> str:

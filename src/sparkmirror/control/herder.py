@@ -9,36 +9,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.errors import ConnectError, KafkaError, NotFound, NotHere, SparkMirrorError
+from sparkmirror.errors import ConnectError, KafkaError, NotFound, SparkMirrorError
 from sparkmirror.kafka.cluster import back_off
 
 from .config_news import ConfigNews
 from .config_store import ConfigStore
 from .forwarding import WorkerClient
-from .group_assignment import GroupAssignment
-from .herding import Signature
+from .group_assignment import Group, GroupAssignment
 from .loggers import LOGGERS
 from .offset_store import OffsetStore
 from .requests import RequestQueue
 from .restarts import Item, Restarts
-from .signing import is_key_due, new_session_key, sign
+from .signing import is_key_due, new_session_key
 from .states import (
-    Assignment,
     ClusterConfig,
     RestartRequest,
     State,
-    TargetState,
     TaskId,
 )
 from .status_store import StatusStore
 from .statuses import Statuses, restart_plan
+from .task_configs import TaskConfigs
 from .worker import Worker
 from .workload import Workload
 
@@ -46,31 +43,6 @@ log = logging.getLogger(__name__)
 _LONGEST_TURN_S = 5.0
 _RETRY_S = (0.25, 10.0)
 _FLUSH_S = 5.0
-NOT_USED = "NOTUSED"
-"""The address of a node that other nodes cannot call. They have the same file, so each writes the tasks of its own connectors."""
-
-
-class Group(Protocol):
-    """How this worker takes part in its group, or in none."""
-
-    @property
-    def generation(self) -> int: ...
-    @property
-    def is_leader(self) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    @property
-    def leader_url(self) -> str | None: ...
-    @property
-    def owned(self) -> Assignment: ...
-    @property
-    def protocol_version(self) -> int: ...
-    def owner_url(self, item: Item) -> str | None: ...
-    def poll(self, timeout: float) -> None: ...
-    def wakeup(self) -> None: ...
-    def request_rejoin(self, reason: str) -> None: ...
-    def leave(self, reason: str) -> None: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +67,7 @@ class Identity:
 class ConnectHerder:
     """One worker's herder.
 
-    Invariants: `workload` is changed in the herder's thread only; a request for new task configs is never lost: what cannot be
-    written or passed on now is tried again until it is out of date.
+    Invariant: `workload` is changed in the herder's thread only.
     """
 
     def __init__(
@@ -118,8 +89,6 @@ class ConnectHerder:
         self.requests = RequestQueue(self.wake)
         self.restarts = Restarts()
         self._news = news
-        self.client = WorkerClient()
-        """How to call other workers."""
         self._failed: dict[Item, str] = {}
         self._waits = back_off(*_RETRY_S)
         self._desired = dict(desired or {})
@@ -127,12 +96,11 @@ class ConnectHerder:
         self.statuses = Statuses(stores.statuses, identity.worker_id, lambda: self.group.generation)
         self.worker = Worker(config, spark, stores.offsets, self)
         self.workload = Workload(self.worker, self.statuses)
+        self._task_configs = TaskConfigs(config.signing, stores.configs, self.worker, self.requests)
         self._assignment: GroupAssignment | None = None
         self._shared = ClusterConfig()
         self._was_leader = False
         self._stopping = threading.Event()
-        self._reconfiguring: dict[str, bool] = {}
-        """Connectors whose task configs are on their way to the leader; whether they have changed since."""
         self._waiters: dict[Item, list[threading.Event]] = {}
         self.is_ready = False
         self.error: SparkMirrorError | None = None
@@ -149,6 +117,11 @@ class ConnectHerder:
     def join(self, group: Group) -> None:
         """The group that this herder takes part in; before `start`."""
         self._group = group
+        self._task_configs.group = group
+
+    def call_with(self, client: WorkerClient) -> None:
+        """How to reach other workers; before `start`."""
+        self._task_configs.client = client
 
     def start(self) -> None:
         self._thread.start()
@@ -184,9 +157,7 @@ class ConnectHerder:
         except SparkMirrorError as error:
             log.error("Worker %s stopped: %s", self.identity.worker_id, error)
             self.error = error
-        except (
-            BaseException
-        ) as error:  # a mistake of ours: shown with its trace, and in the exit code
+        except BaseException as error:  # a mistake of ours: in the exit code, and with its trace
             self.error = SparkMirrorError(f"The herder crashed: {error!r}")
             raise
         finally:
@@ -387,7 +358,7 @@ class ConnectHerder:
         for waiter in self._waiters.pop(item, []):
             waiter.set()
         if state is State.FAILED:
-            self._soon(lambda: self._plan_restart(item, connector))
+            self.requests.soon(lambda: self._plan_restart(item, connector))
 
     def _plan_restart(self, item: Item, connector: str) -> None:
         props = self.stores.configs.snapshot().connectors.get(connector)
@@ -406,82 +377,12 @@ class ConnectHerder:
             log.info("%s will be started again in %.1f s.", item, due - time.monotonic())
 
     def reconfigure(self, name: str) -> None:
-        self._soon(lambda: self._reconfigure(name, back_off(*_RETRY_S)))
+        self._task_configs.look(name)
 
     def wrote(self, task: TaskId, topic: str) -> None:
         if self.config.topic_tracking:
             now = int(time.time() * 1000)
             self.stores.statuses.put_topic(task.connector, topic, task.task, now)
-
-    def _soon(self, action: Callable[[], None], delay: float = 0.0) -> None:
-        """Do this in the herder's thread; nobody waits for it, so what goes wrong is told here."""
-        self.requests.later(action, delay).add_done_callback(_tell_failure)
-
-    # -- task configs -----------------------------------------------------------------------------
-
-    def _reconfigure(self, name: str, waits: Iterator[float]) -> None:
-        """Have the tasks of a connector be what it wants them to be."""
-        config = self.stores.configs.snapshot()
-        props = config.connectors.get(name)
-        if props is None or config.target_state(name) is not TargetState.STARTED:
-            return
-        try:
-            wanted = self.worker.task_configs(name)
-        except SparkMirrorError as error:  # the old tasks go on meanwhile
-            self._publish_later(name, error, waits)
-            return
-        if wanted is None:
-            return
-        known = [config.tasks.get(task) for task in config.tasks_of(name)]
-        if name in config.task_counts and known == wanted and name not in config.inconsistent:
-            return
-        self._publish(name, wanted, waits)
-
-    def _publish(self, name: str, wanted: list[dict[str, str]], waits: Iterator[float]) -> None:
-        if self.group.is_leader or self.group.leader_url == NOT_USED:
-            try:
-                self.stores.configs.put_task_configs(name, wanted)
-            except ConnectError as error:
-                self._publish_later(name, error, waits)
-            return
-        if name in self._reconfiguring:  # one at a time; the last word is asked for anew
-            self._reconfiguring[name] = True
-        else:
-            self._reconfiguring[name] = False
-            thread = threading.Thread(
-                target=self._pass_on,
-                args=(name, wanted, waits),
-                name=f"tasks of {name}",
-                daemon=True,
-            )
-            thread.start()
-
-    def _pass_on(self, name: str, wanted: list[dict[str, str]], waits: Iterator[float]) -> None:
-        try:
-            url = self.group.leader_url
-            if not url:
-                raise NotHere("The leader of the group is not known yet.")
-            self.client.post_task_configs(url, name, wanted, self._sign)
-        except SparkMirrorError as error:
-            self._publish_later(name, error, waits)
-        finally:
-            self._soon(lambda: self._passed_on(name))
-
-    def _passed_on(self, name: str) -> None:
-        if self._reconfiguring.pop(name, False):
-            self.reconfigure(name)
-
-    def _publish_later(self, name: str, error: SparkMirrorError, waits: Iterator[float]) -> None:
-        wait = next(waits)
-        log.info("Task configs of %s: %s Trying again in %.1f s.", name, error, wait)
-        self._soon(lambda: self._reconfigure(name, waits), wait)
-
-    def _sign(self, body: bytes) -> Signature:
-        key = self.stores.configs.snapshot().session_key
-        if key is None:
-            raise ConnectError("There is no session key yet to sign with.")
-        algorithm = self.config.signing.signature_algorithm
-        return Signature(sign(key, body, algorithm), algorithm, body)
 
     # -- for those who wait -----------------------------------------------------------------------
 
@@ -490,11 +391,3 @@ class ConnectHerder:
         waiter = threading.Event()
         self._waiters.setdefault(item, []).append(waiter)
         return waiter
-
-
-def _tell_failure(done: Future[None]) -> None:
-    error = None if done.cancelled() else done.exception()
-    if isinstance(error, SparkMirrorError):
-        log.warning("%s", error)
-    elif error is not None:
-        log.error("A decision went wrong.", exc_info=error)

@@ -60,7 +60,7 @@ class ConnectProcess:
         self._rest = RestServer(
             settings, self._assembled.operations, KnownPlugins(self._config), bound=self._bound
         )
-        self._assembled.herder.client = self._rest.client
+        self._assembled.herder.call_with(self._rest.client)
 
     def _assemble(self) -> Assembled:
         if self._config.standalone:

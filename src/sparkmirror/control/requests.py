@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from typing import Any, TypeVar
 
-from sparkmirror.errors import ConnectError
+from sparkmirror.errors import ConnectError, SparkMirrorError
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 _LONG_S = 5.0
 _Waiting = tuple[float, int, Callable[[], Any], "Future[Any]"]
@@ -57,6 +59,10 @@ class RequestQueue:
         self._wake()
         return future
 
+    def soon(self, action: Callable[[], None], delay: float = 0.0) -> None:
+        """`later` for what nobody waits for: what goes wrong is told in the log."""
+        self.later(action, delay).add_done_callback(_tell_failure)
+
     def next_due(self) -> float:
         """Seconds until something is due; infinite if nothing waits."""
         with self._lock:
@@ -95,3 +101,11 @@ class RequestQueue:
         for _, _, _, future in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_exception(ConnectError("The worker is shutting down."))
+
+
+def _tell_failure(done: Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if isinstance(error, SparkMirrorError):
+        log.warning("%s", error)
+    elif error is not None:
+        log.error("A decision went wrong.", exc_info=error)

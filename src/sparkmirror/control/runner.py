@@ -23,11 +23,12 @@ from sparkmirror.connectors.source_settings import source_settings
 from sparkmirror.dataplane.job import SparkSession
 
 from .assembly import Assembled, distributed
-from .herder import NOT_USED, Identity
+from .herder import Identity
 from .process import start_quietly
 from .rest.listeners import BoundListeners
 from .rest.server import InternalRestServer
 from .rest.settings import rest_settings
+from .task_configs import NOT_USED
 
 log = logging.getLogger(__name__)
 _LAST_S = 15.0
@@ -59,7 +60,7 @@ class MirrorMaker:
             herders = {(p.source, p.target): a.operations for p, a in self._workers.items()}
             self._rest = InternalRestServer(settings, herders, bound=self._bound)
             for assembled in self._workers.values():
-                assembled.herder.client = self._rest.client
+                assembled.herder.call_with(self._rest.client)
 
     def _assemble(self, config: MirrorMakerConfig, pair: SourceAndTarget) -> Assembled:
         worker = WorkerConfig.parse(

@@ -68,7 +68,9 @@ class ConnectorRun:
             if self._is_stopped:
                 return
             self._is_running = state is State.RUNNING
-        self._say(state, error)
+            self._say(
+                state, error
+            )  # in the lock: whoever has stopped us may say something else right after
 
     @property
     def running(self) -> Connector | None:
@@ -101,6 +103,7 @@ class ThreadRun:
         self._name = name
         self._make = make
         self._say = say
+        self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"task {name}", daemon=True)
 
@@ -120,11 +123,13 @@ class ThreadRun:
             raise
 
     def _tell(self, state: State, error: BaseException | None) -> None:
-        if not self._stopping.is_set():
-            self._say(state, error)
+        with self._lock:
+            if not self._stopping.is_set():
+                self._say(state, error)
 
     def stop(self) -> None:
-        self._stopping.set()
+        with self._lock:
+            self._stopping.set()
 
     def join(self, timeout: float) -> bool:
         self._thread.join(timeout)

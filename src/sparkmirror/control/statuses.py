@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sparkmirror.errors import NotFound
 
+from .restarts import Item
 from .runs import trace_of
 from .states import (
     VERSION,
@@ -30,6 +31,7 @@ class Statuses:
         self._store = store
         self._worker_id = worker_id
         self._generation = generation
+        self._removing: set[Item] = set()
 
     def put_connector(self, name: str, state: State, error: BaseException | None = None) -> None:
         status = self._status(state, error)
@@ -52,15 +54,20 @@ class Statuses:
 
     def remove_unknown(self, config: ClusterConfig) -> None:
         """Take away what is said of connectors and tasks that do not exist any more: the leader's duty."""
+        unknown: set[Item] = set()
         for name in self._store.connectors():
             if name not in config.connectors:
-                self._store.delete_connector(name)
-                self._store.delete_topics(name)
+                unknown.add(name)
                 continue
             known = set(config.tasks_of(name))
-            for number in self._store.tasks(name):
-                if TaskId(name, number) not in known:
-                    self._store.delete_task(TaskId(name, number))
+            unknown |= {TaskId(name, n) for n in self._store.tasks(name)} - known
+        for item in unknown - self._removing:  # it is seen until its removal was read back
+            if isinstance(item, TaskId):
+                self._store.delete_task(item)
+            else:
+                self._store.delete_connector(item)
+                self._store.delete_topics(item)
+        self._removing = unknown
 
     # -- answers ----------------------------------------------------------------------------------
 

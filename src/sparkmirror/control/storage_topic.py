@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sparkmirror.errors import BrokerError, ConfigError, KafkaError
+from sparkmirror.errors import BrokerError, ConfigError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster, back_off
@@ -43,15 +43,25 @@ class StorageTopicSettings:
 
 
 def prepare(
-    cluster: Cluster, topic: StorageTopicSettings, patience: float, stopping: threading.Event
+    cluster: Cluster,
+    topic: StorageTopicSettings,
+    patience: float,
+    stopping: threading.Event,
+    *,
+    awaits_cluster: bool = False,
 ) -> None:
-    """Create the topic if it is missing, wait until it has leaders, and check it."""
+    """Create the topic if it is missing, wait until it has leaders, and check it.
+
+    With `awaits_cluster` a cluster that cannot be reached is waited for, however long; only what it answers tries our patience.
+    """
     deadline = time.monotonic() + patience
     told = ""
     for wait in back_off(0.1, 2.0):
         trouble = _attempt(cluster, topic)
         if trouble is None:
             break
+        if awaits_cluster and isinstance(trouble, ConnectionFailed):
+            deadline = time.monotonic() + patience
         if stopping.is_set() or time.monotonic() + wait > deadline:
             raise _given_up(cluster, topic, trouble)
         if str(trouble) != told:

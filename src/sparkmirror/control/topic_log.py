@@ -69,9 +69,11 @@ class TopicLog:
         on_record: OnRecord,
         *,
         patience: float = 60.0,
+        awaits_cluster: bool = False,
     ) -> None:
         self.topic = topic
         self._patience = patience
+        self._awaits_cluster = awaits_cluster
         self._writer = Cluster(settings)
         self._asker = Cluster(
             replace(settings, request_timeout=min(_ASK_S, settings.request_timeout))
@@ -91,7 +93,13 @@ class TopicLog:
         """Create the topic if it is missing, check it, and read it to its end; from then on it is followed."""
         try:
             with self._writing:
-                storage_topic.prepare(self._writer, self.topic, self._patience, self._stopping)
+                storage_topic.prepare(
+                    self._writer,
+                    self.topic,
+                    self._patience,
+                    self._stopping,
+                    awaits_cluster=self._awaits_cluster,
+                )
             self._thread.start()
             self._read_first()
         except BaseException:

@@ -14,16 +14,14 @@ from enum import StrEnum
 from sparkmirror.config.java_order import hash_order
 from sparkmirror.errors import KafkaError
 
+from .fields import INT16, INT32, INT64, Fields, string
+
 PROTOCOL_TYPE = "connect"
 NO_ERROR = 0
 CONFIG_MISMATCH = 1
 """The leader could not catch up with the config offset another worker has seen: read the config topic and join again."""
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _CONNECTOR_ITSELF = -1
-_MAX_STRING = 0x7FFF
 
 Task = tuple[str, int]
 
@@ -85,14 +83,14 @@ class WorkerMetadata:
 
 
 def encode_metadata(metadata: WorkerMetadata, protocol: Subprotocol) -> bytes:
-    head = _INT16.pack(protocol.version) + _string(metadata.url)
-    head += _INT64.pack(metadata.config_offset)
+    head = INT16.pack(protocol.version) + _string(metadata.url)
+    head += INT64.pack(metadata.config_offset)
     if protocol is Subprotocol.EAGER:
         return head
     if metadata.assignment is None:
-        return head + _INT32.pack(-1)
+        return head + INT32.pack(-1)
     allocation = encode_assignment(metadata.assignment, protocol)
-    return head + _INT32.pack(len(allocation)) + allocation
+    return head + INT32.pack(len(allocation)) + allocation
 
 
 def decode_metadata(data: bytes) -> WorkerMetadata:
@@ -109,17 +107,17 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
 def encode_assignment(assignment: WorkerAssignment, protocol: Subprotocol) -> bytes:
     # Java keeps assigned connectors in a hash set, so that is their order on the wire.
     head = (
-        _INT16.pack(protocol.version)
-        + _INT16.pack(assignment.error)
+        INT16.pack(protocol.version)
+        + INT16.pack(assignment.error)
         + _string(assignment.leader)
         + _string(assignment.leader_url)
-        + _INT64.pack(assignment.config_offset)
+        + INT64.pack(assignment.config_offset)
         + _work(hash_order(assignment.assigned.connectors), assignment.assigned.tasks)
     )
     if protocol is Subprotocol.EAGER:
         return head
     revoked = _work(dict.fromkeys(assignment.revoked.connectors), assignment.revoked.tasks)
-    return head + revoked + _INT32.pack(assignment.delay_ms)
+    return head + revoked + INT32.pack(assignment.delay_ms)
 
 
 def decode_assignment(data: bytes) -> WorkerAssignment:
@@ -138,61 +136,27 @@ def _work(connectors: Iterable[str], tasks: Iterable[Task]) -> bytes:
     numbers: dict[str, list[int]] = {name: [_CONNECTOR_ITSELF] for name in connectors}
     for connector, task in tasks:
         numbers.setdefault(connector, []).append(task)
-    parts = [_INT32.pack(len(numbers))]
+    parts = [INT32.pack(len(numbers))]
     for name, ids in numbers.items():
         parts.append(_string(name) + struct.pack(f">i{len(ids)}i", len(ids), *ids))
     return b"".join(parts)
 
 
 def _string(text: str) -> bytes:
-    raw = text.encode()
-    if len(raw) > _MAX_STRING:
-        raise MalformedMembership(
-            f"{text[:40]!r}... is {len(raw)} bytes long; the group protocol holds {_MAX_STRING}.",
-            "Use a shorter name.",
-        )
-    return _INT16.pack(len(raw)) + raw
+    return string(text, "the group protocol holds", MalformedMembership)
 
 
-class _Fields:
-    """The fields of a message, read one after the other."""
+class _Fields(Fields):
+    """The fields of a message."""
 
-    __slots__ = ("_data", "_name", "_position")
-
-    def __init__(self, data: bytes, name: str) -> None:
-        self._data = data
-        self._name = name
-        self._position = 0
-
-    @property
-    def at_end(self) -> bool:
-        return self._position == len(self._data)
+    __slots__ = ()
+    malformed = MalformedMembership
 
     def version(self) -> int:
         version = self.int16()
         if version < 0:
-            raise MalformedMembership(f"The {self._name} has version {version}.")
+            raise MalformedMembership(f"The {self.name} has version {version}.")
         return version
-
-    def int16(self) -> int:
-        return self._integer(_INT16)
-
-    def int32(self) -> int:
-        return self._integer(_INT32)
-
-    def int64(self) -> int:
-        return self._integer(_INT64)
-
-    def string(self) -> str:
-        raw = self._take(self.int16())
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedMembership(f"A string in the {self._name} is not UTF-8.") from error
-
-    def nullable_bytes(self) -> bytes | None:
-        size = self.int32()
-        return None if size < 0 else self._take(size)
 
     def work(self) -> Work:
         """Connectors and tasks; null counts as none."""
@@ -207,17 +171,3 @@ class _Fields:
                 else:
                     tasks.append((name, number))
         return Work(tuple(connectors), tuple(tasks))
-
-    def _integer(self, form: struct.Struct) -> int:
-        (value,) = form.unpack(self._take(form.size))
-        return int(value)
-
-    def _take(self, length: int) -> bytes:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise MalformedMembership(
-                f"The {self._name} ({len(self._data)} bytes) ends in the middle of a field."
-            )
-        raw = self._data[self._position : end]
-        self._position = end
-        return raw

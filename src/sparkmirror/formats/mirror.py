@@ -7,16 +7,13 @@ any version for 0, as Kafka does. Bytes after the last field are ignored.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from sparkmirror.errors import KafkaError
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
+from .fields import INT16, INT32, INT64, Fields, string
+
 _VERSION = 0
-_MAX_STRING = 0x7FFF
 
 
 class MalformedRecord(KafkaError):
@@ -56,8 +53,8 @@ class Heartbeat:
 
 def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
     """Key and value of an offset sync."""
-    key = _string(sync.topic) + _INT32.pack(sync.partition)
-    return key, _INT64.pack(sync.upstream_offset) + _INT64.pack(sync.downstream_offset)
+    key = _string(sync.topic) + INT32.pack(sync.partition)
+    return key, INT64.pack(sync.upstream_offset) + INT64.pack(sync.downstream_offset)
 
 
 def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
@@ -68,11 +65,11 @@ def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
     """Key and value of a checkpoint."""
-    key = _string(checkpoint.group) + _string(checkpoint.topic) + _INT32.pack(checkpoint.partition)
+    key = _string(checkpoint.group) + _string(checkpoint.topic) + INT32.pack(checkpoint.partition)
     value = (
-        _INT16.pack(_VERSION)
-        + _INT64.pack(checkpoint.upstream_offset)
-        + _INT64.pack(checkpoint.downstream_offset)
+        INT16.pack(_VERSION)
+        + INT64.pack(checkpoint.upstream_offset)
+        + INT64.pack(checkpoint.downstream_offset)
         + _string(checkpoint.metadata)
     )
     return key, value
@@ -95,7 +92,7 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
 def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
     """Key and value of a heartbeat."""
     key = _string(heartbeat.source_alias) + _string(heartbeat.target_alias)
-    return key, _INT16.pack(_VERSION) + _INT64.pack(heartbeat.timestamp)
+    return key, INT16.pack(_VERSION) + INT64.pack(heartbeat.timestamp)
 
 
 def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
@@ -106,53 +103,11 @@ def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
 
 
 def _string(text: str) -> bytes:
-    raw = text.encode()
-    if len(raw) > _MAX_STRING:
-        raise MalformedRecord(
-            f"{text[:40]!r}... is {len(raw)} bytes long; MirrorMaker's records hold {_MAX_STRING}.",
-            "Use a shorter name.",
-        )
-    return _INT16.pack(len(raw)) + raw
+    return string(text, "MirrorMaker's records hold", MalformedRecord)
 
 
-class _Fields:
-    """The fields of a key or a value, read one after the other."""
+class _Fields(Fields):
+    """The fields of a key or a value."""
 
-    __slots__ = ("_data", "_name", "_position")
-
-    def __init__(self, data: bytes | None, name: str) -> None:
-        if data is None:
-            raise MalformedRecord(f"A {name} is null.")
-        self._data = data
-        self._name = name
-        self._position = 0
-
-    def int16(self) -> int:
-        return self._integer(_INT16)
-
-    def int32(self) -> int:
-        return self._integer(_INT32)
-
-    def int64(self) -> int:
-        return self._integer(_INT64)
-
-    def string(self) -> str:
-        raw = self._take(self.int16())
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedRecord(f"A string in the {self._name} is not UTF-8.") from error
-
-    def _integer(self, form: struct.Struct) -> int:
-        (value,) = form.unpack(self._take(form.size))
-        return int(value)
-
-    def _take(self, length: int) -> bytes:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise MalformedRecord(
-                f"The {self._name} ({len(self._data)} bytes) ends in the middle of a field."
-            )
-        raw = self._data[self._position : end]
-        self._position = end
-        return raw
+    __slots__ = ()
+    malformed = MalformedRecord

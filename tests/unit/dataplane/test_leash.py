@@ -28,7 +28,7 @@ def leash() -> Leash:
 def test_a_task_sees_that_its_job_is_let_go_and_no_other(leash: Leash) -> None:
     jobs = [str(uuid.uuid4()), str(uuid.uuid4())]
     tethers = [Tether(leash.hold(job)) for job in jobs]
-    time.sleep(0.05)
+    assert soon(lambda: all(len(held) == 1 for held in leash._held.values()))
     assert not any(tether.is_cut for tether in tethers)
     leash.let_go(jobs[0])
     assert soon(lambda: tethers[0].is_cut)
@@ -51,7 +51,8 @@ def test_a_task_that_comes_too_late_is_cut_at_once(leash: Leash) -> None:
 
 def test_all_are_cut_when_the_process_goes(leash: Leash) -> None:
     tether = Tether(leash.hold(str(uuid.uuid4())))
-    time.sleep(0.05)
+    assert soon(lambda: all(len(held) == 1 for held in leash._held.values()))
+    assert not tether.is_cut
     leash.close()
     assert soon(lambda: tether.is_cut)
     tether.close()
