@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
@@ -247,10 +247,11 @@ def _admin(bootstrap: str, client: Mapping[str, Any]) -> AdminClient:
     return _kept_admin(tuple(sorted(_settings(bootstrap, client).items())))
 
 
-@cache
+@lru_cache(maxsize=8)
 def _kept_admin(settings: tuple[tuple[str, Any], ...]) -> AdminClient:
-    # A client that is garbage-collected takes the answers that are still to come with it.
-    return AdminClient(dict(settings))
+    # A client that is garbage-collected takes the answers that are still to come with it; one that is kept after its cluster is
+    # gone calls it for ever, and says so.
+    return AdminClient({**dict(settings), "log_level": 2})
 
 
 def _led(admin: AdminClient, topic: str) -> dict[int, int]:

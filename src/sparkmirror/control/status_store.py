@@ -97,9 +97,13 @@ class StatusStore:
         with self._caching:
             return dict(sorted(self._tasks.get(name, {}).items()))
 
-    def connectors(self) -> list[str]:
+    def everything(self) -> dict[str | TaskId, Status]:
+        """All that is known, by connector and by task. A status that was read again is another object, also if it is equal."""
         with self._caching:
-            return sorted(self._connectors)
+            found: dict[str | TaskId, Status] = dict(self._connectors.items())
+            for name, known in self._tasks.items():
+                found |= {TaskId(name, number): status for number, status in known.items()}
+            return found
 
     def topics(self, name: str) -> list[str]:
         """The topics to which a connector has written since they were last reset."""

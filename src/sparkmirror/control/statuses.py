@@ -31,7 +31,8 @@ class Statuses:
         self._store = store
         self._worker_id = worker_id
         self._generation = generation
-        self._removing: set[Item] = set()
+        self._removed: dict[Item, Status] = {}
+        """What was to be seen of them at the last look; a worker's last word may come after the removal."""
 
     def put_connector(self, name: str, state: State, error: BaseException | None = None) -> None:
         status = self._status(state, error)
@@ -54,20 +55,20 @@ class Statuses:
 
     def remove_unknown(self, config: ClusterConfig) -> None:
         """Take away what is said of connectors and tasks that do not exist any more: the leader's duty."""
-        unknown: set[Item] = set()
-        for name in self._store.connectors():
-            if name not in config.connectors:
-                unknown.add(name)
+        unknown = {
+            item: status
+            for item, status in self._store.everything().items()
+            if not _is_known(config, item)
+        }
+        for item, status in unknown.items():
+            if self._removed.get(item) is status:  # it is seen until its removal was read back
                 continue
-            known = set(config.tasks_of(name))
-            unknown |= {TaskId(name, n) for n in self._store.tasks(name)} - known
-        for item in unknown - self._removing:  # it is seen until its removal was read back
             if isinstance(item, TaskId):
                 self._store.delete_task(item)
             else:
                 self._store.delete_connector(item)
                 self._store.delete_topics(item)
-        self._removing = unknown
+        self._removed = unknown
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -109,6 +110,12 @@ def restart_plan(current: ConnectorState, request: RestartRequest) -> ConnectorS
             for task in current.tasks
         ),
     )
+
+
+def _is_known(config: ClusterConfig, item: Item) -> bool:
+    if isinstance(item, TaskId):
+        return item.connector in config.connectors and item in config.tasks_of(item.connector)
+    return item in config.connectors
 
 
 def _task_state(number: int, status: Status) -> TaskState:
