@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 KAFKA_STAMP := build/kafka/.fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test peer chaos demo bench clean
+.PHONY: help setup check format test slow peer chaos demo bench clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -26,7 +26,10 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff format
 
 test: setup check ## check, then the tests (real brokers)
-	$(BIN)/pytest tests/unit tests/broker
+	$(BIN)/pytest tests/unit tests/broker -m "not slow"
+
+slow: setup ## the broker tests that make test leaves out
+	$(BIN)/pytest tests/broker -m slow --timeout 900
 
 peer: setup ## beside real Java workers, classes and clients
 	$(BIN)/pytest tests/peer --timeout 900

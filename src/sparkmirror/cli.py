@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from sparkmirror.cli_groups import offsets, sync_group, topology
 from sparkmirror.config.connector_files import read_connector
 from sparkmirror.config.environment import properties_from_environment
 from sparkmirror.config.properties import read_properties
@@ -23,6 +24,10 @@ from sparkmirror.logs import log_to_stderr
 @click.version_option(package_name="sparkmirror")
 def commands() -> None:
     """Replicate Kafka topics between clusters, exactly once, on Spark."""
+
+
+for _command in (offsets, topology, sync_group):
+    commands.add_command(_command)
 
 
 @commands.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,6 +148,7 @@ def test_a_disabled_connector_does_nothing(make: Make) -> None:
     assert flow.checkpoints_topic not in topics(flow.target)
 
 
+@pytest.mark.slow
 def test_a_source_that_is_down_is_tried_again(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     flow = make()
     address = f"127.0.0.1:{free_port()}"
@@ -365,6 +367,26 @@ def test_who_may_not_read_the_syncs_fails_and_is_told_why(guarded: KafkaCluster)
     assert caught.value.remedy == f"The principal needs Read on topic {flow.syncs_topic}."
 
 
+def test_who_may_not_read_the_offset_map_goes_without(
+    guarded: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rights that do for MirrorMaker 2 do for us."""
+    flow = Checkpointed(guarded, guarded)
+    flow.write_syncs((0, 0, 0), (0, 10, 10))
+    flow.provide_topic()
+    maps = [f"mm2-offset-map.{alias}.internal" for alias in (flow.alias, f"B{flow.mark}")]
+    for topic in maps:
+        create_topic(guarded.bootstrap, topic, configs={"cleanup.policy": "compact"})
+        forbid(guarded, AclOperation.READ, topic)
+    group = flow.group("g")
+    commit(flow.source, group, flow.topic, {0: 15})
+    watch = TaskWatch()
+    with flow.running(group, watch=watch):
+        wait_for("it has a checkpoint", lambda: watch.offsets)
+    for topic in maps:
+        assert f"The principal needs Read on topic {topic}." in caplog.text
+
+
 # -- many groups, moving coordinators ---------------------------------------------------------------
 
 
@@ -379,10 +401,12 @@ def test_a_thousand_groups_take_a_few_requests(make: Make, monkeypatch: pytest.M
     source.close()
 
     requests: Counter[str] = Counter()
+    counting = threading.Lock()  # groups are moved by several threads
     exchange = Connection._exchange
 
     def counted(self: Connection, request: Any, *rest: Any) -> Any:
-        requests[request.name] += 1
+        with counting:
+            requests[request.name] += 1
         return exchange(self, request, *rest)
 
     monkeypatch.setattr(Connection, "_exchange", counted)
@@ -399,6 +423,7 @@ def test_a_thousand_groups_take_a_few_requests(make: Make, monkeypatch: pytest.M
     assert requests["OffsetFetchRequest"] <= 4 * (2 * rounds + 2)
 
 
+@pytest.mark.slow
 def test_groups_are_asked_for_at_their_new_coordinator(three_broker_source: KafkaCluster) -> None:
     flow = Checkpointed(three_broker_source, three_broker_source)
     names = [flow.group(f"g{i}") for i in range(30)]

@@ -98,6 +98,7 @@ def test_new_clusters_have_the_features_of_a_formatted_one(source_cluster: Kafka
     assert levels["group.version"] == "1"
 
 
+@pytest.mark.slow
 def test_data_survives_kill_stop_and_restart(tmp_path: Path) -> None:
     with KafkaCluster("one", 1, tmp_path, jvm=QUICK_JVM) as cluster:
         create_topic(cluster.bootstrap, "kept", 3)
@@ -117,6 +118,7 @@ def test_data_survives_kill_stop_and_restart(tmp_path: Path) -> None:
         assert consume(cluster.bootstrap, "kept") == EXPECTED
 
 
+@pytest.mark.slow
 def test_a_killed_broker_of_three_is_replaced_and_comes_back_in_sync(three: KafkaCluster) -> None:
     create_topic(three.bootstrap, "led", 3, replication=3)
     produce(three.bootstrap, "led", RECORDS)
@@ -133,6 +135,7 @@ def test_a_killed_broker_of_three_is_replaced_and_comes_back_in_sync(three: Kafk
     assert sum(end_offsets(three.bootstrap, "led").values()) == len(RECORDS) + 30
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_of_three_hands_over(three: KafkaCluster) -> None:
     create_topic(three.bootstrap, "handed", 6, replication=3)
     three.stop(3)

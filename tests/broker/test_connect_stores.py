@@ -216,6 +216,7 @@ def test_a_config_topic_with_two_partitions_is_fatal(
         pass
 
 
+@pytest.mark.slow
 def test_a_write_that_nobody_takes_is_an_error_and_a_later_one_is_not(tmp_path: Path) -> None:
     with (
         KafkaCluster("alone", 1, tmp_path, jvm=QUICK_JVM) as cluster,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from kafka_tools import NewRecord, create_topic, produce, produce_transaction, wait_for
 
 from sparkmirror.kafka.cluster import Cluster
@@ -40,6 +41,7 @@ def test_the_demo_ends_by_itself_with_target_equal_to_source(tmp_path: Path) -> 
     assert not list(tmp_path.glob("sparkmirror-demo-*"))
 
 
+@pytest.mark.slow
 def test_a_terminated_demo_still_compares_and_a_killed_one_leaves_no_process(
     tmp_path: Path,
 ) -> None:

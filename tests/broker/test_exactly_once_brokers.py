@@ -20,6 +20,7 @@ def make(
         yield made
 
 
+@pytest.mark.slow
 def test_leaders_move_under_load(make: Make) -> None:
     """What is in flight to the old leader is sent again to the new one, which knows what it has."""
     mirrored = make(3)
@@ -33,6 +34,7 @@ def test_leaders_move_under_load(make: Make) -> None:
     mirrored.assert_same()
 
 
+@pytest.mark.slow
 def test_too_few_replicas_are_waited_for(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """Two of three brokers are gone: neither records nor claims of a new numbering can be written."""
     running, starting = make(2), make()

@@ -60,6 +60,7 @@ def test_kills_and_restarts(make: Make, age_s: int) -> None:
     mirrored.assert_same()
 
 
+@pytest.mark.slow
 def test_the_broker_restarts_under_load_of_old_records(make: Make) -> None:
     """What was sent and not acknowledged is looked for before it is sent again."""
     mirrored = make(2, age_s=OLD_S)

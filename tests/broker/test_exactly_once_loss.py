@@ -21,6 +21,7 @@ def make(
         yield made
 
 
+@pytest.mark.slow
 def test_the_target_loses_acknowledged_records(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_target_loses_acknowledged_records(
     assert_sequence(whole[-1300:], running_all.source_content()[0])
 
 
+@pytest.mark.slow
 def test_the_source_is_cut_back(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """What was copied stays, what replaced it at the source is copied behind."""
     stopped, stale, running = cases = [make() for _ in range(3)]

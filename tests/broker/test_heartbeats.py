@@ -82,6 +82,7 @@ def test_switched_off_there_are_no_tasks(off: dict[str, str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_target_that_is_down_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -262,6 +262,7 @@ def test_work_goes_on_when_the_coordinator_is_restarted(
     _await_even(workers, shared.config)
 
 
+@pytest.mark.slow
 def test_work_stops_when_brokers_are_away_for_longer_than_the_session(
     target_cluster: KafkaCluster, start: Start, shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:

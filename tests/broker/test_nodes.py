@@ -28,7 +28,13 @@ def numbered(first: int, count: int) -> list[NewRecord]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("has_rest", [False, True], ids=["alone", "internal rest"])
+@pytest.mark.parametrize(
+    "has_rest",
+    [
+        pytest.param(False, id="alone"),
+        pytest.param(True, id="internal rest", marks=pytest.mark.slow),
+    ],
+)
 def test_nodes_share_the_work_and_take_over(
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,

@@ -183,6 +183,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(fleet: Fleet, copies: C
     assert copies.check() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_rolling_restart_loses_nothing(fleet: Fleet, copies: Copies) -> None:
     with copies.load():

@@ -255,6 +255,7 @@ def test_the_end_is_reached_when_open_transactions_are_decided(
 # -- what happens to brokers and topics ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_log_lives_through_the_loss_of_brokers(
     three_broker_target: KafkaCluster, unique: Unique
 ) -> None:
@@ -286,6 +287,7 @@ def test_a_log_lives_through_the_loss_of_brokers(
             assert {b"%d" % i for i in mine} == {value for k, value in written if k == key}
 
 
+@pytest.mark.slow
 def test_a_log_goes_on_when_its_only_broker_comes_back(tmp_path: Path) -> None:
     with (
         KafkaCluster("alone", 1, tmp_path, jvm=QUICK_JVM) as cluster,

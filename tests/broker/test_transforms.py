@@ -136,7 +136,14 @@ def written(copy: PartitionCopy) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["everything", "RegexRouter by header", "InsertHeader", "RegexRouter"]
+    "name",
+    [
+        "everything",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("RegexRouter by header", "InsertHeader", "RegexRouter")
+        ),
+    ],
 )
 def test_nothing_is_lost_and_nothing_comes_twice_when_the_task_is_killed(
     make: Make, name: str

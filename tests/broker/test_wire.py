@@ -259,6 +259,7 @@ def all_arrived(copied: Copied, task: Copying) -> None:
     assert copied.arrived() == sent
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_when_a_leader_of_the_source_is_killed(
     make: Make, racked: KafkaCluster
 ) -> None:
@@ -274,6 +275,7 @@ def test_nothing_is_lost_or_doubled_when_a_leader_of_the_source_is_killed(
         all_arrived(copied, task)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_when_leaders_of_the_target_stop_or_are_killed(
     make: Make, racked: KafkaCluster
 ) -> None:
@@ -289,6 +291,7 @@ def test_nothing_is_lost_or_doubled_when_leaders_of_the_target_stop_or_are_kille
         all_arrived(copied, task)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_ends_under_another_leader(
     make: Make, racked: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +365,7 @@ def test_the_follower_in_our_rack_is_read(
     assert copied.arrived() == copied.sent()
 
 
+@pytest.mark.slow
 def test_reading_goes_on_at_the_leader_when_the_follower_is_gone(
     make: Make, racked: KafkaCluster
 ) -> None:

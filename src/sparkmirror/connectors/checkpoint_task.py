@@ -6,24 +6,28 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from sparkmirror.config.checkpoint import CheckpointTaskConfig
 from sparkmirror.config.clients import Kind, Side
 from sparkmirror.errors import BrokerError, CorruptBatch, KafkaError
 from sparkmirror.formats.connect import checkpoint_offset_key
 from sparkmirror.formats.mirror import Checkpoint, encode_checkpoint
+from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, offsets_to_sync, translated
 from sparkmirror.offsets.groups import Answers, Groups, Offsets
+from sparkmirror.offsets.homecoming import Echoes, Homecoming, Moves
 from sparkmirror.offsets.internal_topic import InternalTopic
+from sparkmirror.offsets.map_reader import MapReader, WayBack
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
 from sparkmirror.offsets.translator import Translator
 
 from .clients import cluster_for, record_writer
 from .connector import TaskContext
 from .patience import Job, patiently
-from .restoring import CheckpointReader
+from .restoring import LastCheckpoints
 
 log = logging.getLogger(__name__)
 ZERO_OFFSET = b'{"offset":0}'
@@ -44,8 +48,10 @@ class CheckpointTask:
         self._task = task = CheckpointTaskConfig.parse(props)
         self._config = config = task.connector
         self._label = f"Task {config.name}-{task.index}"
-        self._wanted = config.topic_filter()
+        # Each asked of every offset of every group: their rules are expressions to match and names to take apart.
+        self._is_wanted = cache(config.topic_filter().matches)
         self._naming = Naming(config.policy, config.source_alias, config.target_alias)
+        self._downstream = cache(self._naming.downstream)
         self._clusters: list[Cluster] = []
         self._source_groups = Groups(self._cluster("source", "admin", "checkpoint-source-admin"))
         self._target_groups = Groups(self._cluster("target", "admin", "checkpoint-target-admin"))
@@ -53,6 +59,9 @@ class CheckpointTask:
         self._clusters.append(writer)
         self._topic = InternalTopic(writer, config.checkpoints_topic)
         self._store = CheckpointStore(task.groups)
+        echoes = self._cluster("source", "consumer", "checkpoints-source-consumer")
+        opposite = InternalTopic(echoes, config.policy.checkpoints_topic(config.target_alias))
+        self._homecoming = Homecoming(self._naming, Echoes(opposite, task.groups))
         self._stored_keys: set[bytes] = set()
         self._unstored_keys: dict[bytes, None] = {}
 
@@ -80,14 +89,26 @@ class CheckpointTask:
         side = self._config.offset_syncs_location
         cluster = self._cluster(side, "consumer", f"offset-syncs-{side}-consumer")
         topic = self._config.offset_syncs_topic
-        return OffsetSyncReader(cluster, topic, must_read_to_end=not is_restored)
+        syncs = OffsetSyncReader(cluster, topic, must_read_to_end=not is_restored)
+        naming = self._naming
+        back = WayBack(
+            self._cluster("source", "consumer", "offset-map-source-consumer"),
+            offset_map_topic(naming.target_alias),
+            cache(naming.comes_from_target),
+        )
+        target = self._cluster("target", "consumer", "offset-map-target-consumer")
+        return MapReader(
+            target, offset_map_topic(naming.source_alias), self._downstream, syncs, back
+        )
 
     def _restore(self, stopping: threading.Event) -> bool:
         """Read the last checkpoints from their topic; False if that is not possible."""
         config = self._config
         cluster = self._cluster("target", "consumer", "checkpoints-target-consumer")
-        reader = CheckpointReader(
-            InternalTopic(cluster, config.checkpoints_topic), config.admin_timeout_ms / 1000
+        reader = LastCheckpoints(
+            InternalTopic(cluster, config.checkpoints_topic),
+            self._task.groups,
+            config.admin_timeout_ms / 1000,
         )
         try:
             patiently(lambda: reader.read(stopping), stopping, self._label)
@@ -142,17 +163,23 @@ class CheckpointTask:
             for group, offsets in answers.found.items()
             for checkpoint in self._checkpoints(group, offsets, translator)
         ]
+        is_syncing = self._config.sync_group_offsets_enabled
+        is_homeward = is_syncing and self._homecoming.take(news, answers.found)
         if news:
             self._topic.append([encode_checkpoint(checkpoint) for checkpoint in news], now)
             for checkpoint in news:
                 self._store.put(checkpoint)
             self._context.wrote(self._topic.name)
         self._store_offsets(news)
+        if (
+            is_homeward
+        ):  # at once: a task that comes after this one takes what it finds written for done
+            self._move(self._homecoming.pending)
 
     def _checkpoints(
         self, group: str, offsets: Offsets, translator: Translator
     ) -> Sequence[Checkpoint]:
-        found = translated(group, offsets, self._wanted, self._naming, translator)
+        found = translated(group, offsets, self._is_wanted, self._downstream, translator)
         return [checkpoint for checkpoint in found if self._store.is_news(checkpoint)]
 
     def _store_offsets(self, news: Sequence[Checkpoint]) -> None:
@@ -170,7 +197,9 @@ class CheckpointTask:
 
     def _sync_group_offsets(self) -> None:
         """Move the groups that have no members on the target forward to where their checkpoints are."""
-        wanted = self._store.downstream_offsets()
+        self._move(self._homecoming.joined(self._store.downstream_offsets()))
+
+    def _move(self, wanted: Moves) -> None:
         active = self._target_groups.active() if wanted else set()
         answers = _some(self._target_groups.committed(g for g in wanted if g not in active))
         due = {
@@ -179,6 +208,7 @@ class CheckpointTask:
             if (moves := offsets_to_sync(wanted[group], committed))
         }
         done = self._target_groups.commit(due)
+        self._homecoming.settle([g for g in answers.found if g not in due or g in done.found])
         self._tell(answers.failed | _unexpected(done.failed))
         if done.found:
             log.info(

@@ -13,6 +13,7 @@ from sparkmirror.kafka.fetch import TopicPartition
 
 from .background import Background
 from .connector import ConnectorContext
+from .map_keeper import MapKeeper
 from .patience import patiently, pause
 from .source_settings import source_settings
 from .source_topics import SourceTopics
@@ -38,6 +39,7 @@ class SourceConnector:
         self._topics = SourceTopics(self._settings, self._source, self._target)
         patience = self._settings.config.admin_timeout_ms / 1000
         self._background = Background(self._label, self._watch, context.fail, patience)
+        self._map_keeper: MapKeeper | None = None
 
     def start(self) -> None:
         for warning in self._settings.config.warnings:
@@ -53,6 +55,8 @@ class SourceConnector:
 
     def stop(self) -> None:
         self._background.stop()
+        if self._map_keeper is not None:
+            self._map_keeper.stop()
 
     def task_configs(self, tasks_max: int) -> list[dict[str, str]]:
         return [
@@ -70,6 +74,7 @@ class SourceConnector:
         try:
             if not patiently(self._topics.start, stopping, self._label):
                 return
+            self._keep_map()
             if self._background.ready():
                 self._context.request_task_reconfiguration()
             interval = self._settings.refresh_interval
@@ -78,6 +83,11 @@ class SourceConnector:
         finally:
             self._source.close()
             self._target.close()
+
+    def _keep_map(self) -> None:
+        if self._settings.copy.offset_map_topic and not self._background.stopping.is_set():
+            self._map_keeper = MapKeeper(self._settings, self._topics.partitions, self._label)
+            self._map_keeper.start()
 
     def _look(self) -> None:
         try:

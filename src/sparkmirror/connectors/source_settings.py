@@ -12,6 +12,7 @@ from sparkmirror.config.worker_clients import data_producer, worker_client
 from sparkmirror.dataplane.plan import CopySettings
 from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.errors import ConfigError
+from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.settings import ClientSettings, client_settings
@@ -115,6 +116,7 @@ def _copy_settings(
         offset_lag_max=config.offset_lag_max,
         offset_syncs_topic=config.offset_syncs_topic if config.emit_offset_syncs else "",
         offset_syncs_at_source=config.offset_syncs_location == "source",
+        offset_map_topic=offset_map_topic(config.source_alias) if config.emit_offset_syncs else "",
         progress_topic=progress_topic(config.source_alias),
     )
 

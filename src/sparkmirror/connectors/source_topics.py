@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats.progress import progress_topic
@@ -108,6 +109,8 @@ class SourceTopics:
             )
             explicit = config.offset_syncs_replication_factor_explicit
             wanted.append((self._source if at_source else self._target, syncs, explicit))
+            offset_map = replace(syncs, name=settings.copy.offset_map_topic)
+            wanted.append((self._target, offset_map, explicit))
         for cluster, topic, explicit in wanted:
             if topic.name in cluster.topics:
                 continue

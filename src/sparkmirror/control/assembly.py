@@ -16,7 +16,7 @@ from sparkmirror.kafka.settings import ClientSettings, client_settings
 
 from .config_news import ConfigNews
 from .config_store import ConfigStore
-from .herder import ConnectHerder, Identity, Stores
+from .herder import ConnectHerder, Identity
 from .membership import GroupSettings, WorkerGroup
 from .memory_log import MemoryLog
 from .offset_store import OffsetStore
@@ -24,6 +24,7 @@ from .operations import Operations
 from .solo import SoloGroup
 from .status_store import StatusStore
 from .storage_topic import Role, StorageTopicSettings
+from .stores import Stores
 from .topic_log import LogFactory, TopicLog
 
 _STANDALONE_TOPIC = "mm2-offsets.standalone-{}.internal"
@@ -110,6 +111,7 @@ def _herder(
     stores = Stores(ConfigStore(configs, news), StatusStore(statuses), OffsetStore(offsets))
     herder = ConnectHerder(config, identity, news, stores, spark, partial(_ask_id, client), desired)
     news.wake = herder.wake
+    stores.statuses.on_status = herder.status_read
     return herder
 
 

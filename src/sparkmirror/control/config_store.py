@@ -26,7 +26,7 @@ from sparkmirror.formats.config_log import (
 
 from .config_fold import ConfigFold, ConfigListener
 from .states import ClusterConfig, RestartRequest, SessionKey, TargetState
-from .topic_log import LogFactory
+from .topic_log import STOP_S, LogFactory
 
 __all__ = ["ConfigListener", "ConfigStore"]
 
@@ -57,12 +57,18 @@ class ConfigStore:
         with self._folding:
             self._is_started = True
 
-    def stop(self) -> None:
-        self._log.stop()
+    def stop(self, timeout: float = STOP_S) -> None:
+        """Stop; a write that waits for its cluster is given up."""
+        self._log.stop(timeout)
 
     @property
     def is_ready(self) -> bool:
         return self._log.is_ready
+
+    @property
+    def is_answering(self) -> bool:
+        """False while it is known that its cluster cannot be reached."""
+        return self._log.is_answering
 
     def _read(
         self, _partition: int, offset: int, key: bytes | None, value: bytes | None, _time: int

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sparkmirror.config.worker import WorkerConfig
@@ -19,11 +18,9 @@ from sparkmirror.errors import ConnectError, KafkaError, NotFound, SparkMirrorEr
 from sparkmirror.kafka.cluster import back_off
 
 from .config_news import ConfigNews
-from .config_store import ConfigStore
 from .forwarding import WorkerClient
 from .group_assignment import Group, GroupAssignment
 from .loggers import LOGGERS
-from .offset_store import OffsetStore
 from .requests import RequestQueue
 from .restarts import Item, Restarts
 from .signing import is_key_due, new_session_key
@@ -33,8 +30,8 @@ from .states import (
     State,
     TaskId,
 )
-from .status_store import StatusStore
-from .statuses import Statuses, restart_plan
+from .statuses import Statuses, is_known, restart_plan
+from .stores import Stores
 from .task_configs import TaskConfigs
 from .worker import Worker
 from .workload import Workload
@@ -42,18 +39,8 @@ from .workload import Workload
 log = logging.getLogger(__name__)
 _LONGEST_TURN_S = 5.0
 _RETRY_S = (0.25, 10.0)
-_FLUSH_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    configs: ConfigStore
-    statuses: StatusStore
-    offsets: OffsetStore
-
-    @property
-    def all(self) -> tuple[ConfigStore | StatusStore | OffsetStore, ...]:
-        return (self.configs, self.statuses, self.offsets)
+_LAST_S = 1.0  # for all that is left to do when tasks have used up their grace
+_LAPSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +88,8 @@ class ConnectHerder:
         self._shared = ClusterConfig()
         self._was_leader = False
         self._stopping = threading.Event()
+        self._grace = config.task_shutdown_graceful_timeout_ms / 1000
+        self._ends_by = 0.0
         self._waiters: dict[Item, list[threading.Event]] = {}
         self.is_ready = False
         self.error: SparkMirrorError | None = None
@@ -128,10 +117,18 @@ class ConnectHerder:
 
     def stop(self) -> None:
         """Tell it to end: work is stopped, the group left."""
+        self._ends_by = time.monotonic() + (self._grace if self.is_ready else 0.0)  # no tasks yet
         self._stopping.set()
         self.wake()
-        if not self.is_ready:  # it may be waiting for its cluster
-            self._stop_stores()
+        # It may be waiting for its cluster: at the start, or with a write that has more time than we have.
+        if not self.is_ready:
+            self.stores.stop(0.0)
+        elif not self.stores.configs.is_answering:
+            self.stores.configs.stop(0.0)
+
+    def await_end(self) -> bool:
+        """After `stop`: whether it has ended in the time that it has for that."""
+        return self.wait(max(0.0, self._ends_by + _LAST_S + _LAPSE_S - time.monotonic()))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Whether it has ended by then."""
@@ -167,9 +164,7 @@ class ConnectHerder:
         """Read the stores, however long the cluster takes to be there; False if told to stop."""
         self.requests.stage = "reading its internal topics"
         try:
-            with ThreadPoolExecutor(3) as pool:
-                for started in [pool.submit(store.start) for store in self.stores.all]:
-                    started.result()
+            self.stores.start()
             self.cluster_id = self._cluster_id()
         except SparkMirrorError:
             if self._stopping.is_set():
@@ -178,20 +173,23 @@ class ConnectHerder:
         return True
 
     def _close(self) -> None:
+        """In this order: tasks end and write their positions, that is said, the group is left to others."""
         self.requests.stage = "shutting down"
+        deadline = self._ends_by or time.monotonic() + self._grace
+
+        def left() -> float:
+            return max(0.0, deadline - time.monotonic())
+
         try:
             self.workload.stop()
-            self.stores.statuses.flush(_FLUSH_S)
-            self.group.close()
+            deadline = max(deadline, time.monotonic() + _LAST_S)
+            self.stores.statuses.flush(left() / 2)
+            self.group.close(left())
         except SparkMirrorError as error:
             log.warning("Not everything ended in order: %s", error)
         finally:
-            self._stop_stores()
+            self.stores.stop(left())
             self.requests.close()
-
-    def _stop_stores(self) -> None:
-        for store in self.stores.all:
-            store.stop()
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -207,6 +205,8 @@ class ConnectHerder:
                 self._follow_configs()
             self._obey_news()
             self._restart_due()
+            if self.group.is_leader:  # after our own work was stopped, if that is what has ended it
+                self.statuses.remove_unknown(self.stores.configs.snapshot())
             if self.group.is_settled:  # else nobody could say who leads, and who owns what
                 self.requests.stage = "answering requests"
                 self.requests.run_due()
@@ -255,10 +255,6 @@ class ConnectHerder:
 
     def _follow_configs(self) -> None:
         removed = self._news.take_removed()
-        # One that was deleted and created again before we looked is not what we run, even if it is configured alike.
-        self.workload.give_back(
-            removed, [task for task in self.workload.tasks if task.connector in removed]
-        )
         config = self.stores.configs.snapshot()
         if (
             config.connectors.keys() != self._shared.connectors.keys()
@@ -267,14 +263,13 @@ class ConnectHerder:
             self.group.request_rejoin("connectors or tasks were added or removed")
         for name in [item for item in self.workload.connectors if item not in config.connectors]:
             self.restarts.forget(name)
-        self.workload.bring_about(config, self.group.owned)
+        self.workload.bring_about(config, self.group.owned, removed)
 
     def _lead(self) -> None:
         """The leader's duties."""
         is_leader = self.group.is_leader
         if is_leader:
             config = self.stores.configs.snapshot()
-            self.statuses.remove_unknown(config)
             self._rotate_key(config)
             if not self._was_leader:
                 self._write_desired(config)
@@ -299,17 +294,20 @@ class ConnectHerder:
     def _obey_news(self) -> None:
         for namespace, level in self._news.take_levels().items():
             LOGGERS.set(namespace, level)
-        for request in self._news.take_restarts():
-            self._obey_restart(request)
+        requests = self._news.take_restarts()
+        if requests:
+            config = self.stores.configs.snapshot()
+            # All tasks at once: each may be slow to end.
+            tasks = [task for request in requests for task in self._obey_restart(request, config)]
+            self.workload.restart_tasks(tasks, config, say=True)
 
-    def _obey_restart(self, request: RestartRequest) -> None:
-        """Do our part of a restart that somebody has asked for."""
-        config = self.stores.configs.snapshot()
+    def _obey_restart(self, request: RestartRequest, config: ClusterConfig) -> list[TaskId]:
+        """Do our part of a restart that somebody has asked for; gives the tasks that are left to be restarted."""
         try:
             plan = restart_plan(self.statuses.connector(request.connector), request)
         except NotFound as error:  # deleted since, or not started anywhere yet
             log.info("Connector %s is not restarted: %s", request.connector, error)
-            return
+            return []
         tasks = [
             TaskId(plan.name, task.id) for task in plan.tasks if task.state is State.RESTARTING
         ]
@@ -319,16 +317,18 @@ class ConnectHerder:
             self.workload.restart_connector(plan.name, config)
         for task in tasks:
             self.restarts.forget(task)
-        self.workload.restart_tasks(tasks, config, say=True)
+        return tasks
 
     def _restart_due(self) -> None:
         config = self.stores.configs.snapshot()
-        for item in self.restarts.take_due(time.monotonic()):
+        due = self.restarts.take_due(time.monotonic())
+        for item in due:
             log.info("Starting %s again (attempt %d).", item, self.restarts.attempts(item))
-            if isinstance(item, TaskId):
-                self.workload.restart_tasks([item], config, say=False)
-            else:
+            if isinstance(item, str):
                 self.workload.restart_connector(item, config)
+        tasks = [item for item in due if isinstance(item, TaskId)]
+        if tasks:
+            self.workload.restart_tasks(tasks, config, say=False)
 
     # -- what the worker tells (from any thread) ----------------------------------------------------
 
@@ -383,6 +383,11 @@ class ConnectHerder:
         if self.config.topic_tracking:
             now = int(time.time() * 1000)
             self.stores.statuses.put_topic(task.connector, topic, task.task, now)
+
+    def status_read(self, item: Item) -> None:
+        """Somebody has said something of a connector or task; a last word on what is gone is for the leader to take away."""
+        if self.group.is_leader and not is_known(self.stores.configs.snapshot(), item):
+            self.wake()
 
     # -- for those who wait -----------------------------------------------------------------------
 

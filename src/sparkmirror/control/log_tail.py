@@ -62,6 +62,11 @@ class LogTail:
         self._poller.close()
         self._cluster.close()
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is not known (any more) who leads some partition."""
+        return self._is_stale
+
     def step(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for records and deliver them. An error leaves everything fit for the next step."""
         if self._is_refresh_due():

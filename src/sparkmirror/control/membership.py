@@ -55,6 +55,7 @@ __all__ = ["GroupAssignment", "GroupSettings", "RebalanceListener", "WorkerGroup
 
 log = logging.getLogger(__name__)
 _JOIN_LAPSE = 5.0
+_CLOSE_S = 5.0
 _REMEDIES = {
     messages.INCONSISTENT_GROUP_PROTOCOL: "Another kind of client uses this group: set another group.id.",
     messages.INVALID_SESSION_TIMEOUT: "Set session.timeout.ms between the brokers' "
@@ -179,16 +180,24 @@ class WorkerGroup:
         self._hang_up()
         tell_leaving(self._session, self._link, reason)
 
-    def close(self) -> None:
-        """Leave the group for good. Nothing is revoked: stop all work before, or whoever gets it finds it running."""
+    def close(self, timeout: float = _CLOSE_S) -> None:
+        """Leave the group for good. Nothing is revoked: stop all work before, or whoever gets it finds it running.
+
+        A coordinator that does not answer within `timeout` seconds will notice by itself that we are gone.
+        """
         if self._closed:
             return
         self._closed = True
+        leaving = threading.Thread(target=self._leave_for_good, name="leaving", daemon=True)
+        leaving.start()
+        leaving.join(timeout)
+        self._wakeup_in.close()
+        self._wakeup_out.close()
+
+    def _leave_for_good(self) -> None:
         self._heartbeats.close()
         self.leave("worker is being closed")
         self._link.close()
-        self._wakeup_in.close()
-        self._wakeup_out.close()
 
     def poll(self, timeout: float) -> None:
         """Take part in the group for `timeout` seconds; less after a wake-up, or when an assignment has come."""

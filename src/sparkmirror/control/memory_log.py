@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from .topic_log import OnRecord, Row
+from .topic_log import STOP_S, OnRecord, Row
 
 
 class MemoryLog:
@@ -24,10 +24,14 @@ class MemoryLog:
     def is_ready(self) -> bool:
         return True
 
+    @property
+    def is_answering(self) -> bool:
+        return True
+
     def start(self) -> None:
         """There is nothing to read."""
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = STOP_S) -> None:
         """There is nothing to end."""
 
     def append(self, rows: Sequence[Row], timeout: float | None = None) -> Mapping[int, int]:

@@ -19,7 +19,7 @@ from sparkmirror.formats.connect import parse_source_offset_key
 from sparkmirror.formats.position import Fold
 
 from .offset_rules import ConnectorKind, SourceOffset, SourcePartition, check
-from .topic_log import LogFactory, Row
+from .topic_log import STOP_S, LogFactory, Row
 
 __all__ = ["ConnectorKind", "OffsetStore"]
 
@@ -55,8 +55,8 @@ class OffsetStore:
     def start(self) -> None:
         self._log.start()
 
-    def stop(self) -> None:
-        self._log.stop()
+    def stop(self, timeout: float = STOP_S) -> None:
+        self._log.stop(timeout)
 
     @property
     def is_ready(self) -> bool:

@@ -22,7 +22,6 @@ from .rest.settings import rest_settings
 
 log = logging.getLogger(__name__)
 _REST_PATIENCE_S = 2.0
-_LAST_S = 10.0
 
 
 class KnownPlugins:
@@ -79,7 +78,7 @@ class ConnectProcess:
         while not self._stopping.wait(0.25) and not herder.wait(0):
             pass
         herder.stop()
-        herder.wait(self._config.task_shutdown_graceful_timeout_ms / 1000 + _LAST_S)
+        herder.await_end()
         self._rest.stop(_REST_PATIENCE_S)
         self._spark.stop()
         error = herder.error or self._error

@@ -31,7 +31,6 @@ from .rest.settings import rest_settings
 from .task_configs import NOT_USED
 
 log = logging.getLogger(__name__)
-_LAST_S = 15.0
 _CHECKS: Mapping[ConnectorKind, Callable[[Mapping[str, str], WorkerConfig], object]] = {
     "source": source_settings,
     "checkpoint": lambda props, _: CheckpointConfig.parse(props),
@@ -94,7 +93,7 @@ class MirrorMaker:
         for herder in herders:
             herder.stop()
         for herder in herders:
-            herder.wait(_LAST_S)
+            herder.await_end()
         if self._rest is not None:
             self._rest.stop()
         self._spark.stop()

@@ -65,5 +65,5 @@ class SoloGroup:
     def leave(self, reason: str) -> None:
         """There is nobody to leave."""
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> None:
         """There is nobody to leave."""

@@ -16,7 +16,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors import metadata
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.dataplane.job import CopyJob, SparkSession
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
@@ -73,6 +73,7 @@ class SourceJob:
         self._lock = threading.Lock()
         self._tasks: dict[int, Mapping[str, str]] = {}
         self._is_copying = False
+        self._job: CopyJob | None = None
         self._settled = threading.Event()
         """Set while nothing but `_tasks` is being copied."""
         self._settled.set()
@@ -103,6 +104,8 @@ class SourceJob:
         """With the lock. Who waits has something to wait for only if there is a job; Spark may take long to come up."""
         if self._is_copying:
             self._settled.clear()
+        if self._job is not None:  # our thread may be busy reading reports
+            self._job.let_go()
         self._changed.set()
 
     def join(self, timeout: float) -> bool:
@@ -140,6 +143,7 @@ class SourceJob:
                     log.error("Connector %s: its tasks stopped: %s", self._name, error)
                     self.is_alive = False
                     self._watcher.failed(error)
+                    self._leave()  # that may take long, and others could use the slots
                     self._changed.wait()
                     self.is_alive = True
                     continue
@@ -174,7 +178,7 @@ class SourceJob:
                 if self._changed.is_set():
                     return
                 self._is_copying = True
-            job = self._spark.submit(self._name, plans)
+            job = self._job = self._spark.submit(self._name, plans)
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
             reports = _Reports(clusters[1], settings)
             try:
@@ -189,6 +193,7 @@ class SourceJob:
         finally:
             with self._lock:
                 self._is_copying = False
+                self._job = None
                 self._settled.set()
             self._spark_tasks = 0
             for cluster in clusters:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,11 +26,11 @@ from sparkmirror.formats.status_log import (
 from sparkmirror.kafka.cluster import back_off
 
 from .states import State, Status, TaskId
-from .topic_log import LogFactory
+from .topic_log import STOP_S, LogFactory
 
 log = logging.getLogger(__name__)
 _ATTEMPT_S = 10.0
-_STOP_S = 5.0
+_BRIEF_S = 0.5
 _MOST_AT_ONCE = 500
 
 
@@ -58,6 +59,8 @@ class StatusStore:
         self._queue: deque[_Write] = deque()
         self._queued = threading.Condition()
         self._in_flight = 0
+        self.on_status: Callable[[str | TaskId], None] = lambda item: None
+        """Called with what a status was read of, after it can be seen, from the thread that reads."""
         self._stopping = threading.Event()
         self._writer = threading.Thread(target=self._write, name="status-writer", daemon=True)
 
@@ -65,18 +68,18 @@ class StatusStore:
         self._log.start()
         self._writer.start()
 
-    def stop(self) -> None:
-        """Write what is queued, if the brokers take it soon, and end."""
+    def stop(self, timeout: float = STOP_S) -> None:
+        """Write what is queued, if the brokers take it by then, and end."""
+        deadline = time.monotonic() + timeout
+        if not self.flush(timeout if self._log.is_answering else 0.0):
+            count = len(self._queue) + self._in_flight
+            log.warning("%d records of the status topic could not be written.", count)
+        self._stopping.set()
+        with self._queued:
+            self._queued.notify_all()
+        self._log.stop(max(0.0, deadline - time.monotonic()))
         if self._writer.ident is not None:
-            if not self.flush(_STOP_S):
-                log.warning(
-                    "%d records of the status topic could not be written.", len(self._queue)
-                )
-            self._stopping.set()
-            with self._queued:
-                self._queued.notify_all()
-            self._writer.join(_STOP_S)
-        self._log.stop()
+            self._writer.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def is_ready(self) -> bool:
@@ -159,11 +162,16 @@ class StatusStore:
             self._put(_Write(TopicStatusRecord(connector, topic, None)))
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything put so far is in the topic; False if that takes longer."""
+        """Wait until everything put so far is in the topic; False if that takes longer, or if no broker answers."""
+        if not self._log.is_answering:
+            timeout = min(timeout, _BRIEF_S)
         with self._queued:
-            return self._queued.wait_for(
-                lambda: not self._queue and not self._in_flight, timeout=timeout
-            )
+            self._queued.wait_for(lambda: self._is_written or self._stopping.is_set(), timeout)
+            return self._is_written
+
+    @property
+    def _is_written(self) -> bool:
+        return not self._queue and not self._in_flight
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -193,6 +201,8 @@ class StatusStore:
                 self._log.append([status_log.encode(row.record) for row in wanted], _ATTEMPT_S)
                 return
             except KafkaError as error:
+                if self._stopping.is_set():
+                    return
                 if not error.retriable:
                     log.error("%d status records are lost: %s", len(wanted), error)
                     return
@@ -219,6 +229,11 @@ class StatusStore:
                     self._cache_task(name, task, _status(fields))
                 case TopicStatusRecord(name, topic, use):
                     self._cache_topic(name, topic, is_used=use is not None)
+        match record:
+            case ConnectorStatusRecord(name, StatusFields()):
+                self.on_status(name)
+            case TaskStatusRecord(name, task, StatusFields()):
+                self.on_status(TaskId(name, task))
 
     def _cache_connector(self, name: str, status: Status | None) -> None:
         if status is None:

@@ -58,7 +58,7 @@ class Statuses:
         unknown = {
             item: status
             for item, status in self._store.everything().items()
-            if not _is_known(config, item)
+            if not is_known(config, item)
         }
         for item, status in unknown.items():
             if self._removed.get(item) is status:  # it is seen until its removal was read back
@@ -112,7 +112,8 @@ def restart_plan(current: ConnectorState, request: RestartRequest) -> ConnectorS
     )
 
 
-def _is_known(config: ClusterConfig, item: Item) -> bool:
+def is_known(config: ClusterConfig, item: Item) -> bool:
+    """Whether a connector or task exists."""
     if isinstance(item, TaskId):
         return item.connector in config.connectors and item in config.tasks_of(item.connector)
     return item in config.connectors

@@ -34,7 +34,7 @@ _ASK_S = 5.0
 _BATCH_BYTES = 500_000
 _ROW_BYTES = 32  # what a record costs beside its key and value, at most
 _TELL_AGAIN_S = 30.0
-_STOP_S = 5.0
+STOP_S = 5.0
 _TOO_LARGE = (messages.MESSAGE_TOO_LARGE, messages.RECORD_LIST_TOO_LARGE)
 
 
@@ -43,8 +43,12 @@ class RecordLog(Protocol):
 
     @property
     def is_ready(self) -> bool: ...
+    @property
+    def is_answering(self) -> bool:
+        """False while it is known that nothing can be read or written."""
+
     def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop(self, timeout: float = STOP_S) -> None: ...
     def append(self, rows: Sequence[Row], timeout: float | None = None) -> Mapping[int, int]: ...
     def await_delivery(self, ends: Mapping[int, int], timeout: float) -> None: ...
     def read_to_end(self, timeout: float) -> None: ...
@@ -121,8 +125,9 @@ class TopicLog:
                 log.log(logging.WARNING if wait > _STEP_S * 10 else logging.DEBUG, "%s", error)
                 self._stopping.wait(_STEP_S)
 
-    def stop(self) -> None:
-        """Stop following; what waits for this log is told so."""
+    def stop(self, timeout: float = STOP_S) -> None:
+        """Stop following; what waits for this log is told so. Threads that a broker keeps for longer end by themselves."""
+        deadline = time.monotonic() + timeout
         self._stopping.set()
         self._is_ready = False
         with self._moved:
@@ -130,14 +135,18 @@ class TopicLog:
         if self._thread.ident is None:
             self._tail.close()
         else:
-            self._thread.join(_STOP_S)
-        _close(self._writer, self._writing)
-        _close(self._asker, self._asking)
+            self._thread.join(timeout)
+        for client, lock in ((self._writer, self._writing), (self._asker, self._asking)):
+            _close(client, lock, max(0.0, deadline - time.monotonic()))
 
     @property
     def is_ready(self) -> bool:
         """Whether everything that was there at the start has been delivered, and more will be."""
         return self._is_ready and self._thread.is_alive()
+
+    @property
+    def is_answering(self) -> bool:
+        return self._trouble is None
 
     # -- following ----------------------------------------------------------------------------
 
@@ -163,7 +172,7 @@ class TopicLog:
                 told_at = time.monotonic() if is_news else told_at
                 self._stopping.wait(next(waits))
                 continue
-            if self._trouble is not None:
+            if self._trouble is not None and not self._tail.is_stale:
                 self._trouble = None
                 waits = back_off(first, _RETRY_S)
             with self._moved:
@@ -178,6 +187,8 @@ class TopicLog:
         name, asker = self.topic.name, self._asker
 
         def ask() -> dict[int, int]:
+            if self._stopping.is_set():
+                raise KafkaError(f"Topic {name} is not read any more.")
             if name not in asker.topics:
                 asker.refresh([name])
             keys = [(name, partition) for partition in asker.topic(name).partitions]
@@ -258,9 +269,9 @@ class TopicLog:
         return self._writer.retrying(attempt, deadline)
 
 
-def _close(cluster: Cluster, lock: threading.Lock) -> None:
+def _close(cluster: Cluster, lock: threading.Lock, timeout: float) -> None:
     """Close a client, unless a thread is using it that does not come back: it ends with the process."""
-    if lock.acquire(timeout=_STOP_S):
+    if lock.acquire(timeout=timeout):
         try:
             cluster.close()
         finally:

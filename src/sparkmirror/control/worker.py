@@ -111,8 +111,8 @@ class Worker:
     """The connectors and tasks of one worker.
 
     Invariants: a connector or task is started once until it is stopped; source tasks of one connector that are not paused are
-    together in one `SourceJob`; when a stop returns, what was stopped does not write any more, unless the time-out has passed
-    (then it is told in the log, and the target's leaders keep it from doing harm).
+    together in one `SourceJob`; when `await_stopped` returns, what was told to stop or to pause does not write any more, unless
+    the time-out has passed (then it is told in the log, and the target's leaders keep it from doing harm).
     """
 
     def __init__(
@@ -127,6 +127,10 @@ class Worker:
         self._tasks: dict[TaskId, _Task] = {}
         self._jobs: dict[str, SourceJob] = {}
         self._patience = config.task_shutdown_graceful_timeout_ms / 1000
+        self._ending: list[ThreadRun | SourceJob] = []
+        """Told to end, and not waited for yet."""
+        self._pausing: list[TaskId] = []
+        """Told to pause, and not said to be paused yet."""
 
     @property
     def connectors(self) -> list[str]:
@@ -256,23 +260,31 @@ class Worker:
         return job
 
     def stop_tasks(self, tasks: Collection[TaskId]) -> None:
-        """Stop these, and wait until they do not write any more."""
-        stopped = {task: self._tasks.pop(task) for task in tasks if task in self._tasks}
-        self._end(stopped)
+        """Tell these to stop; `await_stopped` waits until they do not write any more."""
+        self._end({task: self._tasks.pop(task) for task in tasks if task in self._tasks})
 
     def _end(self, stopped: Mapping[TaskId, _Task]) -> None:
-        runs: list[ThreadRun | SourceJob] = [known.run for known in stopped.values() if known.run]
-        for run in runs:
-            run.stop()
+        for known in stopped.values():
+            if known.run is not None:
+                known.run.stop()
+                self._ending.append(known.run)
         names = {task.connector for task, known in stopped.items() if known.kind is Kind.SOURCE}
-        runs += [job for job in map(self._submit, names) if job is not None]
+        self._ending += [job for job in map(self._submit, names) if job is not None]
+
+    def await_stopped(self) -> None:
+        """Wait until what was told to stop or to pause does not write any more: all of it together has one time-out."""
+        ending, self._ending = set(self._ending), []
         deadline = time.monotonic() + self._patience
-        for run in runs:
-            if not run.join(max(0.0, deadline - time.monotonic())):
-                log.warning(
-                    "A task did not stop within task.shutdown.graceful.timeout.ms (%.0f s); it is left behind.",
-                    self._patience,
-                )
+        late = [run for run in ending if not run.join(max(0.0, deadline - time.monotonic()))]
+        if late:
+            log.warning(
+                "Tasks (%d runs) did not stop within task.shutdown.graceful.timeout.ms (%g s); they are left behind.",
+                len(late),
+                self._patience,
+            )
+        pausing, self._pausing = self._pausing, []
+        for task in pausing:
+            self._events.task_said(task, State.PAUSED, None)
 
     def mends_itself(self, task: TaskId) -> bool:
         """Whether a task that stands still is tried again without being started anew: a copy task does that, by partition."""
@@ -290,7 +302,7 @@ class Worker:
     # -- target states ----------------------------------------------------------------------------
 
     def set_target_state(self, name: str, props: Mapping[str, str], state: TargetState) -> None:
-        """Start, pause or stop the connector and the tasks of it that are here."""
+        """Start the connector and the tasks of it that are here, or tell them to pause (`await_stopped`)."""
         if name in self._connectors:
             self.start_connector(name, props, state)
         is_paused = state is not TargetState.STARTED
@@ -303,22 +315,17 @@ class Worker:
             known.is_paused = is_paused
             known.is_given_up = False  # it is started anew, if it is to run
         if is_paused:
+            self._pausing += changed
             self._end(changed)
-        else:
-            for task, known in changed.items():
-                if known.kind is not Kind.SOURCE:
-                    self._start_thread(task, known)
-            if any(known.kind is Kind.SOURCE for known in changed.values()):
-                self._submit(name)
+            return
         for task, known in changed.items():
-            if is_paused or known.kind is Kind.SOURCE:
-                self._events.task_said(task, State.PAUSED if is_paused else State.RUNNING, None)
-
-    def stop(self) -> None:
-        """Stop everything."""
-        for name in list(self._connectors):
-            self.stop_connector(name)
-        self.stop_tasks(list(self._tasks))
+            if known.kind is not Kind.SOURCE:
+                self._start_thread(task, known)
+        if any(known.kind is Kind.SOURCE for known in changed.values()):
+            self._submit(name)
+        for task, known in changed.items():
+            if known.kind is Kind.SOURCE:
+                self._events.task_said(task, State.RUNNING, None)
 
 
 def _as_written(

@@ -11,6 +11,7 @@ from typing import Protocol
 from .states import Assignment, ClusterConfig, State, TargetState, TaskId
 
 Props = Mapping[str, str]
+_STARTED = TargetState.STARTED
 
 
 class Runs(Protocol):
@@ -21,8 +22,14 @@ class Runs(Protocol):
     def start_tasks(
         self, tasks: Mapping[TaskId, Props], state: Callable[[str], TargetState]
     ) -> None: ...
-    def stop_tasks(self, tasks: Collection[TaskId]) -> None: ...
-    def set_target_state(self, name: str, props: Props, state: TargetState) -> None: ...
+    def stop_tasks(self, tasks: Collection[TaskId]) -> None:
+        """Tell them to stop; nobody is waited for."""
+
+    def set_target_state(self, name: str, props: Props, state: TargetState) -> None:
+        """Start, or tell to pause; nobody is waited for."""
+
+    def await_stopped(self) -> None:
+        """Until all that were told to stop or to pause have done so: all of them have the same time."""
 
 
 class Says(Protocol):
@@ -54,28 +61,42 @@ class Workload:
     def tasks(self) -> Collection[TaskId]:
         return self._tasks.keys()
 
-    def bring_about(self, config: ClusterConfig, owned: Assignment) -> None:
-        """Stop what should not run, start what should, and start anew what is configured otherwise by now."""
+    def bring_about(
+        self, config: ClusterConfig, owned: Assignment, removed: Collection[str] = ()
+    ) -> None:
+        """Stop what should not run, start what should, and start anew what is configured otherwise by now.
+
+        Of connectors that were `removed` nothing runs on: one that was created again since is another, even if it is configured
+        alike.
+        """
         connectors = {n: config.connectors[n] for n in owned.connectors if n in config.connectors}
         tasks = {t: config.tasks[t] for t in owned.tasks if t in config.tasks}
-        self._stop_tasks([t for t, props in self._tasks.items() if tasks.get(t) != props])
-        self._stop_connectors([name for name in self._connectors if name not in connectors])
-        names = {*connectors, *(task.connector for task in tasks)}
-        self._follow_states(names, config)
+        gone = [n for n in self._connectors if n not in connectors or n in removed]
+        stale = [
+            t for t, props in self._tasks.items() if tasks.get(t) != props or t.connector in removed
+        ]
+        changed = self._changed_states({*connectors, *(task.connector for task in tasks)}, config)
+        self._tell_to_stop(gone, stale)
+        self._set_states({n: state for n, state in changed.items() if state is not _STARTED})
+        self._await_stopped(gone, stale)
+        self._set_states({n: state for n, state in changed.items() if state is _STARTED})
         for name, props in connectors.items():
             if self._connectors.get(name) != props:
                 self._start_connector(name, props, config)
         missing = {t: props for t, props in tasks.items() if t not in self._tasks}
         self._start_tasks(missing, config)
 
-    def _follow_states(self, names: Collection[str], config: ClusterConfig) -> None:
-        for name in names:
-            state = config.target_state(name)
-            if self._states.get(name, state) is not state:
-                self._worker.set_target_state(name, self._connectors.get(name, {}), state)
-            self._states[name] = state
-        for name in [name for name in self._states if name not in names]:
-            del self._states[name]
+    def _changed_states(
+        self, names: Collection[str], config: ClusterConfig
+    ) -> dict[str, TargetState]:
+        """Of these, what the worker knows in another state; from now on they are known in theirs."""
+        before = self._states
+        self._states = {name: config.target_state(name) for name in names}
+        return {n: state for n, state in self._states.items() if before.get(n, state) is not state}
+
+    def _set_states(self, states: Mapping[str, TargetState]) -> None:
+        for name, state in states.items():
+            self._worker.set_target_state(name, self._connectors.get(name, {}), state)
 
     def _start_connector(self, name: str, props: Props, config: ClusterConfig) -> None:
         self._connectors[name] = props
@@ -86,24 +107,32 @@ class Workload:
             self._tasks.update(tasks)
             self._worker.start_tasks(tasks, config.target_state)
 
-    def _stop_tasks(self, tasks: Collection[TaskId]) -> None:
-        if not tasks:
-            return
+    def _stop(self, connectors: Collection[str], tasks: Collection[TaskId]) -> None:
+        self._tell_to_stop(connectors, tasks)
+        self._await_stopped(connectors, tasks)
+
+    def _tell_to_stop(self, connectors: Collection[str], tasks: Collection[TaskId]) -> None:
+        """All are told before anybody is waited for: together they take as long as the slowest."""
+        for name in connectors:
+            self._worker.stop_connector(name)
+            del self._connectors[name]
         self._worker.stop_tasks(tasks)
         for task in tasks:
             del self._tasks[task]
-            self._statuses.put_task(task, State.UNASSIGNED)
 
-    def _stop_connectors(self, names: Collection[str]) -> None:
-        for name in names:
-            self._worker.stop_connector(name)
-            del self._connectors[name]
+    def _await_stopped(self, connectors: Collection[str], tasks: Collection[TaskId]) -> None:
+        self._worker.await_stopped()
+        for task in tasks:
+            self._statuses.put_task(task, State.UNASSIGNED)
+        for name in connectors:
             self._statuses.put_connector(name, State.UNASSIGNED)
 
     def give_back(self, connectors: Collection[str], tasks: Collection[TaskId]) -> None:
         """Stop these; others may start them when this returns."""
-        self._stop_tasks([task for task in tasks if task in self._tasks])
-        self._stop_connectors([name for name in connectors if name in self._connectors])
+        self._stop(
+            [name for name in connectors if name in self._connectors],
+            [task for task in tasks if task in self._tasks],
+        )
 
     # -- restarts ---------------------------------------------------------------------------------
 
@@ -113,7 +142,7 @@ class Workload:
 
     def restart_tasks(self, tasks: Collection[TaskId], config: ClusterConfig, *, say: bool) -> None:
         mine = [task for task in tasks if task in self._tasks]
-        self._stop_tasks(mine)
+        self._stop([], mine)
         if say:
             for task in mine:
                 self._statuses.put_task(task, State.RESTARTING)
@@ -121,5 +150,4 @@ class Workload:
 
     def stop(self) -> None:
         """Stop everything, and say so."""
-        self._stop_connectors(list(self._connectors))
-        self._stop_tasks(list(self._tasks))
+        self._stop(list(self._connectors), list(self._tasks))

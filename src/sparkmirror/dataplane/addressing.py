@@ -39,6 +39,19 @@ class Sent:
     def is_contiguous(self) -> bool:
         return self.last_offset - self.first_offset + 1 == self.count
 
+    def offset_runs(self) -> list[tuple[int, int]]:
+        """The source offsets of its records, as first offsets and lengths of runs."""
+        if self.is_contiguous:
+            return [(self.first_offset, self.count)]
+        found = []
+        for piece in self.pieces:
+            for first, count in piece.offset_runs():
+                # Of pieces that were closed as several batches, each has a part.
+                start, end = max(first, self.first_offset), min(first + count, self.last_offset + 1)
+                if start < end:
+                    found.append((start, end - start))
+        return found
+
 
 class Addresser:
     """Numbers the records of one partition.

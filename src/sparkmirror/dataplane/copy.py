@@ -17,6 +17,7 @@ from sparkmirror.kafka.cluster import Cluster, back_off
 
 from .addressing import Sent
 from .fetching import Fetcher
+from .mapping import MapSender
 from .partition import Budget, PartitionCopy
 from .plan import PartitionPlan, TaskPlan
 from .poller import Poller
@@ -76,8 +77,9 @@ class CopyTask:
         self._wire: tuple[Fetcher | Sender, ...] = (self._fetcher, *self._senders)
         self._with_records: list[RecordCopy] = []
         self._copies = {part.key: self._new_copy(part) for part in plan.partitions}
+        mapping = MapSender(plan.settings.offset_map_topic, self._target, self._sender)
         self._reporter = Reporter(
-            plan, self._store, self._sender, self._store_sender, self._syncs_sender()
+            plan, self._store, self._sender, self._store_sender, self._syncs_sender(), mapping
         )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
         self._troubles = Troubles(plan, ends, self._store, self._reporter, self._fitting)
@@ -206,8 +208,7 @@ class CopyTask:
         """What must be known of each cluster."""
         source = {part.topic for part in self._plan.partitions}
         target = {name for copy in self._copies.values() for name in copy.remotes}
-        if self._settings.progress_topic:
-            target.add(self._settings.progress_topic)
+        target |= {self._settings.progress_topic, self._settings.offset_map_topic} - {""}
         if self._settings.offset_syncs_topic:
             at = source if self._settings.offset_syncs_at_source else target
             at.add(self._settings.offset_syncs_topic)

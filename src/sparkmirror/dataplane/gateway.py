@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sparkmirror.errors import SparkError
 from sparkmirror.processes import spawn
 
+log = logging.getLogger(__name__)
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 _PATIENCE_S = 60.0
+_PULSE_S = 5.0
+_SILENCE_S = 15.0
 # What Spark needs to reach into on Java 17 and newer.
 _OPEN_PACKAGES = (
     "java.base/java.lang",
@@ -88,6 +94,63 @@ class Gateway:
                 self.process.stdin.close()
         self.process.kill()
         self.process.wait()
+
+
+@contextlib.contextmanager
+def killed_after(
+    seconds: float, process: subprocess.Popen[bytes] | None, why: str
+) -> Iterator[None]:
+    """Kill a JVM while it is called, if that takes longer: py4j waits for an answer for ever, but not for that of a dead one."""
+
+    def kill() -> None:
+        if process is not None and process.poll() is None:
+            log.warning("The Spark JVM %s: it is killed.", why)
+            process.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Pulse:
+    """Asks a JVM now and then whether it is there, and kills one that does not answer: who waits for it finds it gone then.
+
+    Invariant: it ends when `ask` says that there is nobody to ask any more, or after `close`.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], bool],
+        process: subprocess.Popen[bytes] | None,
+        *,
+        every: float = _PULSE_S,
+        patience: float = _SILENCE_S,
+    ) -> None:
+        self._ask = ask
+        self._process = process
+        self._every = every
+        self._patience = patience
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spark pulse", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        self._stopping.set()
+
+    def _run(self) -> None:
+        why = f"has not answered for {self._patience:g} s"
+        while not self._stopping.wait(self._every):
+            with killed_after(self._patience, self._process, why):
+                if not self._ask():
+                    return
 
 
 def _arguments(heap: str, options: Sequence[str]) -> list[str]:

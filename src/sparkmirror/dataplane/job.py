@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -27,7 +28,7 @@ from pyspark import InheritableThread, SparkConf, SparkContext
 from sparkmirror.errors import SparkError
 
 from .copy import LedgerRow
-from .gateway import Gateway
+from .gateway import Gateway, Pulse, killed_after
 from .leash import Leash
 from .plan import TaskPlan
 from .slots import Slots
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 _GONE = (Py4JError, OSError, TypeError, AttributeError)
 _CANCEL_AGAIN_S = 0.25
 _START_LEFT_S = 2.0
+_CONTEXT_S = 60.0
+_END_S = 3.0
 _PLENTY = 512
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
@@ -90,7 +93,7 @@ class SparkSession:
     """The one Spark context of this process.
 
     Invariants: `start` after `stop` gives a new JVM, also when the old one was killed; jobs of a session that is gone end with
-    a SparkError.
+    a SparkError. A JVM that hangs is killed after a while (`Pulse`), and at once when the session is to end.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -100,6 +103,8 @@ class SparkSession:
         self._leash: Leash | None = None
         self._context: SparkContext | None = None
         self._gateway: Gateway | None = None
+        self._pulse: Pulse | None = None
+        self._stops = 0
         self._lock = threading.Lock()
 
     @property
@@ -116,15 +121,19 @@ class SparkSession:
 
     def start(self) -> None:
         """Start the JVM and the context unless they are there."""
+        stops = self._stops
         with self._lock:
             if self.is_alive:
                 return
             if self._context is not None:
                 log.warning("The Spark session was lost; starting a new one.")
                 self._discard()
+            if stops != self._stops:
+                raise SparkError("The Spark session is being stopped.")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             try:
                 self._context = self._new_context()
+                self._pulse = Pulse(lambda: self.is_alive, self._process)
             except SparkError:
                 self._discard()
                 raise
@@ -147,10 +156,18 @@ class SparkSession:
             conf = SparkConf(loadDefaults=False)
             for key, value in config.items():
                 conf.set(key, value)
-            return SparkContext(conf=conf)
+            with killed_after(_CONTEXT_S, self._process, "does not come up"):
+                return SparkContext(conf=conf)
         finally:
             os.environ.pop("PYSPARK_GATEWAY_PORT", None)
             os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+
+    @property
+    def _process(self) -> subprocess.Popen[bytes] | None:
+        """The JVM, whoever has started it."""
+        if self._gateway is not None:
+            return self._gateway.process
+        return getattr(SparkContext._gateway, "proc", None)
 
     @property
     def width(self) -> int:
@@ -191,7 +208,8 @@ class SparkSession:
             ) from error
 
     def stop(self) -> None:
-        """End the session; one that is just being started is not waited for until it is there."""
+        """End the session; one that is just being started is not waited for until it is there, nor one that hangs."""
+        self._stops += 1
         if not self._lock.acquire(timeout=_START_LEFT_S):
             launched = self._gateway
             if launched is not None:
@@ -209,15 +227,20 @@ class SparkSession:
 
     def _discard(self) -> None:
         """Leave nothing of the context behind, whatever state its JVM is in."""
+        process = self._process
         context, self._context = self._context, None
         launched, self._gateway = self._gateway, None
+        pulse, self._pulse = self._pulse, None
         gateway = SparkContext._gateway
-        if context is not None:
-            with contextlib.suppress(*_GONE):
-                context.stop()
-        if gateway is not None:
-            with contextlib.suppress(*_GONE):
-                gateway.shutdown()
+        if pulse is not None:
+            pulse.close()
+        with killed_after(_END_S, process, "does not end by itself"):
+            if context is not None:
+                with contextlib.suppress(*_GONE):
+                    context.stop()
+            if gateway is not None:
+                with contextlib.suppress(*_GONE):
+                    gateway.shutdown()
         if launched is not None:
             launched.close()
         _end_process(getattr(gateway, "proc", None))
@@ -277,9 +300,13 @@ class CopyJob:
             self._leash.let_go(self._id)
             self.finished.set()
 
-    def end(self, grace: float) -> None:
-        """Let the tasks finish what is in flight and write their positions; what runs on after `grace` seconds is killed."""
+    def let_go(self) -> None:
+        """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
         self._leash.let_go(self._id)
+
+    def end(self, grace: float) -> None:
+        """Let the tasks end; what runs on after `grace` seconds is killed."""
+        self.let_go()
         if not self.finished.wait(grace):
             self.cancel()
 

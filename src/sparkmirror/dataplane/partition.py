@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
+from sparkmirror.formats.offset_map import NO_ID, TopicIds
 from sparkmirror.formats.position import Numbering, Position, advance
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched
@@ -366,6 +367,12 @@ class PartitionCopy:
 
     def is_target(self, topic_id: bytes) -> bool:
         return self._topic_ids[1] in (b"", topic_id)
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """The topics that its offsets are of."""
+        source, target = self._topic_ids
+        return TopicIds(source or NO_ID, target or NO_ID)
 
     def restart(self, position: Position) -> None:
         """Forget what is under way and go on from a position."""

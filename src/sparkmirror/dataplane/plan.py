@@ -54,6 +54,8 @@ class CopySettings:
     offset_syncs_topic: str = ""
     """Empty: no offset syncs."""
     offset_syncs_at_source: bool = True
+    offset_map_topic: str = ""
+    """Empty: no offset map."""
     progress_topic: str = ""
     """Empty: no progress records."""
     transforms: TransformChain | None = None

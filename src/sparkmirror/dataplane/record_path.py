@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch
+from sparkmirror.formats.offset_map import TopicIds
 from sparkmirror.formats.position import Position, TargetPosition
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched, TopicPartition
@@ -239,6 +240,11 @@ class RecordCopy(PartitionCopy):
     @property
     def remotes(self) -> list[str]:
         return [self.plan.remote, *(topic for topic, _ in (*self._lanes, *self.wanted))]
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        lane = self._lanes.get((self.plan.remote, self.plan.partition))
+        return super().topic_ids if lane is None else lane.topic_ids
 
     @property
     def has_work(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a copy task tells about itself: acknowledged batches in; positions, offset syncs and progress records out."""
+"""What a copy task tells about itself: acknowledged batches in; positions, offset syncs, offset map and progress records out."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.offsets.syncs import OffsetSyncQueue
 
 from .addressing import Sent
+from .mapping import MapSender
 from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
@@ -34,6 +35,8 @@ class _Run:
     upstream: int
     downstream: int
     count: int
+    mapped: int = 0
+    """How many of them, from the first on, the offset map has already."""
 
 
 class Reporter:
@@ -50,6 +53,7 @@ class Reporter:
         sender: Sender,
         store_sender: Sender,
         syncs_sender: Sender,
+        mapping: MapSender,
     ) -> None:
         self._plan = plan
         self._settings = plan.settings
@@ -57,6 +61,7 @@ class Reporter:
         self._sender = sender
         self._store_sender = store_sender
         self._syncs_sender = syncs_sender
+        self._mapping = mapping
         self._syncs = OffsetSyncQueue(plan.settings.offset_lag_max)
         self._dirty: dict[TopicPartition, PartitionCopy] = {}
         self._stirred: set[TopicPartition] = set()
@@ -86,9 +91,10 @@ class Reporter:
         if sent.last_offset - first + 1 == count:
             self._runs[copy] = _Run(first, base_offset, count)
         else:
-            # With gaps upstream only the ends are told: each is a pair that holds.
-            self._take_note(copy, _Run(first, base_offset, 1))
-            self._runs[copy] = _Run(sent.last_offset, base_offset + count - 1, 1)
+            # With gaps upstream only the ends are synced: each is a pair that holds. The map has all that lies between.
+            self._mapping.batch(copy, sent, base_offset)
+            self._take_note(copy, _Run(first, base_offset, 1, mapped=1))
+            self._runs[copy] = _Run(sent.last_offset, base_offset + count - 1, 1, mapped=1)
 
     def moved(self, copy: PartitionCopy) -> None:
         """The position of a partition has moved with nothing to be told of offsets."""
@@ -101,6 +107,8 @@ class Reporter:
         if self._settings.offset_syncs_topic:
             self._syncs.acked(copy.key, run.upstream, run.downstream, run.count)
             self._syncs_wait = True
+        mapped = run.mapped
+        self._mapping.run(copy, run.upstream + mapped, run.downstream + mapped, run.count - mapped)
 
     def turn(self) -> None:
         """Once a turn of the loop: take note of what was acknowledged, and send the offset syncs that are due, together."""
@@ -142,6 +150,7 @@ class Reporter:
         if now >= self._progress_at:
             self._progress_at = now + self._settings.progress_interval
             self._report_progress(copies, errors)
+            self._mapping.flush()  # group offsets are translated every few seconds, however seldom positions are written
 
     def finish(self, copies: Iterable[PartitionCopy]) -> None:
         """The last positions, written and waited for; a failure only means a longer tail to align at the next start."""
@@ -153,6 +162,7 @@ class Reporter:
         ]
         try:
             self._store.write(entries)
+            self._mapping.finish()
         except KafkaError as error:
             log.warning("The last positions could not be written: %s", error)
 

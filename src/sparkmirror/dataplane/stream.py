@@ -39,6 +39,7 @@ class Piece:
         "max_timestamp",
         "opened",
         "original",
+        "stretches",
         "view",
     )
 
@@ -52,6 +53,7 @@ class Piece:
         max_timestamp: int,
         opened: list[Record] | None = None,
         original: memoryview | None = None,
+        stretches: list[tuple[int, int]] | None = None,
     ) -> None:
         self.view = view
         self.batch = batch
@@ -64,6 +66,8 @@ class Piece:
         """The records, where the batch had to be opened to see what of it is to be copied."""
         self.original = original
         """The batch as it was read, where gaps were closed: only there do the records have their offsets."""
+        self.stretches = stretches
+        """Where gaps were closed: the numbers and the offsets of the records before which they were."""
 
     @property
     def is_small(self) -> bool:
@@ -94,6 +98,23 @@ class Piece:
         if self.opened is None and self.original is None:
             return list(enumerate(records.decode(self.view), self.first_offset))
         return [(record.offset, record) for record in self.records()]
+
+    def offset_runs(self) -> list[tuple[int, int]]:
+        """The source offsets of its records, as first offsets and lengths of runs."""
+        if self.is_contiguous:
+            return [(self.first_offset, self.count)]
+        stretches = self.stretches
+        if stretches is None:
+            offsets = [offset for offset, _ in self.records_with_offsets()]
+            stretches = [
+                (number, offset)
+                for number, offset in enumerate(offsets)
+                if number == 0 or offset != offsets[number - 1] + 1
+            ]
+        ends = [number for number, _ in stretches[1:]] + [self.count]
+        return [
+            (offset, end - number) for (number, offset), end in zip(stretches, ends, strict=True)
+        ]
 
 
 class Stream:
@@ -179,6 +200,7 @@ class Stream:
                 batch.count,
                 batch.max_timestamp,
                 original=batch.view,
+                stretches=gapless.stretches,
             )
         )
 

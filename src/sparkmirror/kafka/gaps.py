@@ -26,6 +26,8 @@ class Gapless(NamedTuple):
     batch: bytearray
     first_offset: int
     last_offset: int
+    stretches: list[tuple[int, int]]
+    """Where records that follow each other began: the number of the first one in the batch, and its offset."""
 
 
 def close_gaps(batch: Batch) -> Gapless | None:
@@ -35,22 +37,26 @@ def close_gaps(batch: Batch) -> Gapless | None:
     codec = batch.attributes & CODEC_MASK
     body = decompress(codec, batch.view[HEADER_SIZE:])
     try:
-        first, last = _count_anew(body, batch.count)
+        last, stretches = _count_anew(body, batch.count)
     except IndexError:
         raise CorruptBatch("the records of a batch end too early.") from None
     header = bytearray(batch.view[:HEADER_SIZE])
     _I64.pack_into(header, 0, 0)
     _I32.pack_into(header, 23, batch.count - 1)
     gapless = repack(header, compress(codec, body), batch.attributes & ~DELETE_HORIZON)
-    return Gapless(gapless, batch.base_offset + first, batch.base_offset + last)
+    base = batch.base_offset
+    found = [(number, base + offset) for number, offset in stretches]
+    return Gapless(gapless, found[0][1], base + last, found)
 
 
-def _count_anew(body: bytearray, count: int) -> tuple[int, int]:
-    """Write 0, 1, 2, … as the records' offsets; gives the first and the last as they were.
+def _count_anew(body: bytearray, count: int) -> tuple[int, list[tuple[int, int]]]:
+    """Write 0, 1, 2, … as the records' offsets; gives the last as it was, and which of them did not follow the one before.
 
     Numbers are zigzag varints. Those of one and two bytes are read here, since this runs for every record.
     """
-    position = first = last = 0
+    position = last = 0
+    ahead = -1  # how far the offsets have run ahead of the count
+    stretches: list[tuple[int, int]] = []
     for value in range(0, 2 * count, 2):
         size = body[position]
         position += 1
@@ -70,14 +76,15 @@ def _count_anew(body: bytearray, count: int) -> tuple[int, int]:
         else:
             last, offset_end = _rest_of(body, position + 1, last)
             _write(body, position, offset_end, value)
-        if value > last or last & 1:
-            raise CorruptBatch("the offsets of a batch do not go up.")
-        if value == 0:
-            first = last
+        if last - value != ahead:
+            if last - value < ahead or value > last or last & 1:
+                raise CorruptBatch("the offsets of a batch do not go up.")
+            ahead = last - value
+            stretches.append((value >> 1, last >> 1))
         position = end
     if position != len(body):
         raise CorruptBatch("the records of a batch do not end where it does.")
-    return first >> 1, last >> 1
+    return last >> 1, stretches
 
 
 def _rest_of(body: bytearray, position: int, value: int) -> tuple[int, int]:

@@ -5,11 +5,10 @@ The rules are those of MirrorMaker 2's `MirrorCheckpointTask` and `CheckpointSto
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkmirror.formats.mirror import Checkpoint
-from sparkmirror.policy.filters import TopicFilter
 from sparkmirror.policy.naming import ReplicationPolicy
 
 from .groups import GroupOffset, Offsets, TopicPartition
@@ -26,23 +25,35 @@ class Naming:
 
     def downstream(self, topic: str) -> str:
         """A topic that came from the target goes by its own name there; any other is a remote topic."""
-        if self.policy.topic_source(topic) == self.target_alias:
+        if self.comes_from_target(topic):
             return self.policy.original_topic(topic)
         return self.policy.format_remote_topic(self.source_alias, topic)
 
+    def comes_from_target(self, topic: str) -> bool:
+        return self.policy.topic_source(topic) == self.target_alias
+
+    def leads_home(self, downstream: str) -> bool:
+        """Whether a topic of the target is one whose copies on the source go by another name: an original."""
+        copy = self.policy.format_remote_topic(self.target_alias, downstream)
+        return self.comes_from_target(copy) and self.downstream(copy) == downstream
+
 
 def translated(
-    group: str, offsets: Offsets, wanted: TopicFilter, naming: Naming, translator: Translator
+    group: str,
+    offsets: Offsets,
+    is_wanted: Callable[[str], bool],
+    downstream_topic: Callable[[str], str],
+    translator: Translator,
 ) -> Iterator[Checkpoint]:
     """The checkpoints that a group's committed offsets give, as far as they can be translated."""
     for (topic, partition), committed in offsets.items():
-        if committed is None or not wanted.matches(topic):
+        if committed is None or not is_wanted(topic):
             continue
         downstream = translator.translate(topic, partition, committed.offset)
         if downstream is not None and downstream >= 0:
             yield Checkpoint(
                 group,
-                naming.downstream(topic),
+                downstream_topic(topic),
                 partition,
                 committed.offset,
                 downstream,

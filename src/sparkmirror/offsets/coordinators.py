@@ -46,7 +46,7 @@ class Coordinators:
         self,
         groups: Iterable[str],
         most: int,
-        call: Callable[[int, Sequence[str]], Mapping[str, T | BrokerError]],
+        call: Callable[[int, Sequence[str]], Mapping[str, T | KafkaError]],
     ) -> Answers[T]:
         """Ask each group's coordinator, `most` groups at a time, and again those that were not the coordinator (yet)."""
         answers: Answers[T] = Answers({}, {})
@@ -74,7 +74,7 @@ class Coordinators:
         self,
         groups: Sequence[str],
         most: int,
-        call: Callable[[int, Sequence[str]], Mapping[str, T | BrokerError]],
+        call: Callable[[int, Sequence[str]], Mapping[str, T | KafkaError]],
     ) -> dict[str, T | KafkaError]:
         answers: dict[str, T | KafkaError] = dict(self._look_up(groups))
         nodes: dict[int, list[str]] = {}

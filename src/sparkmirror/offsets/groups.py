@@ -14,9 +14,11 @@ from typing import Any
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import TopicPartition
 
 from .coordinators import Answers, Coordinators, group_error
+from .lanes import in_lanes
 
 __all__ = ["Answers", "GroupListing", "GroupOffset", "Groups", "Offsets", "TopicPartition"]
 
@@ -89,8 +91,14 @@ class Groups:
 
     def commit(self, offsets: Mapping[str, Mapping[TopicPartition, GroupOffset]]) -> Answers[int]:
         """Commit for groups without members (created if need be); gives how many offsets each took."""
+
+        def ask(connection: Connection, group: str) -> int | BrokerError:
+            return self._commit(connection, group, offsets[group])
+
         return self._coordinators.each(
-            offsets, 1, lambda node, groups: {g: self._commit(node, g, offsets[g]) for g in groups}
+            offsets,
+            max(1, len(offsets)),
+            lambda node, groups: in_lanes(self._cluster, node, groups, ask),
         )
 
     # -- one request each ---------------------------------------------------------------------
@@ -155,7 +163,7 @@ class Groups:
         }
 
     def _commit(
-        self, node: int, group: str, offsets: Mapping[TopicPartition, GroupOffset]
+        self, connection: Connection, group: str, offsets: Mapping[TopicPartition, GroupOffset]
     ) -> int | BrokerError:
         request = messages.OffsetCommitRequest
         topic_class = request.OffsetCommitRequestTopic
@@ -168,8 +176,7 @@ class Groups:
                 committed_metadata=offset.metadata,
             )
             rows.setdefault(topic, []).append(row)
-        answer = self._cluster.call_node(
-            node,
+        answer = connection.call(
             request(
                 group_id=group,
                 generation_id_or_member_epoch=-1,

@@ -43,6 +43,14 @@ class InternalTopic:
         """The offset that the next record will get."""
         return self._asking(lambda: self._offset(admin.LATEST), "Read")
 
+    def seek_back(self, records: int) -> int:
+        """Let `poll` go on at most so many offsets before the end, and not before the start; gives the position."""
+        return self._asking(lambda: self._seek_back(records), "Read")
+
+    def rewind(self) -> None:
+        """Let `poll` begin at the start again."""
+        self.position = _UNKNOWN
+
     def poll(self, wait: float) -> list[Record]:
         """The next records; none if nothing comes within `wait` seconds."""
         try:
@@ -70,6 +78,12 @@ class InternalTopic:
     def _offset(self, timestamp: int) -> int:
         key = (self.name, 0)
         return admin.list_offsets(self._cluster, [key], timestamp)[key]
+
+    def _seek_back(self, records: int) -> int:
+        topic_id = self._cluster.topic(self.name).topic_id
+        self.position = max(self._offset(admin.EARLIEST), self._offset(admin.LATEST) - records)
+        self._topic_id = topic_id
+        return self.position
 
     def _fetch(self, wait: float) -> list[Record]:
         topic_id = self._cluster.topic(self.name).topic_id

@@ -15,7 +15,7 @@ from tests.unit.control.rest_serving import serving
 
 _RATE, _SECONDS, _P99_S = 1000, 3, 0.050
 # A round counts if the client itself got the processor when it wanted it: else the machine is measured, not the server.
-_ROUNDS, _LATE_S = 5, 0.010
+_ROUNDS, _ENOUGH, _LATE_S = 5, 3, 0.010
 
 
 class _Round(NamedTuple):
@@ -36,7 +36,8 @@ def test_a_thousand_reads_a_second() -> None:
                 break
         served.herder.unblocked.set()
         assert [each.result().status for each in waiting] == [202] * 8
-    if rounds[-1].answered >= _P99_S and all(each.late > _LATE_S for each in rounds):
+    counted = [each for each in rounds if each.late <= _LATE_S]
+    if rounds[-1].answered >= _P99_S and len(counted) < _ENOUGH:
         pytest.skip(f"the machine is too busy to measure: {rounds}")
     assert rounds[-1].answered < _P99_S, rounds
 

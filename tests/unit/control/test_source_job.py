@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import pytest
@@ -143,6 +144,69 @@ def test_what_stands_still_is_told_once_a_restart_and_only_of_our_tasks() -> Non
     assert watcher.said[2:] == [("stands still", 0)], "it is not ours any more"
     job.stop()
     spark.may_start.set()
+
+
+class Job:
+    """A Spark job that runs until it is told to end."""
+
+    error = None
+
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+
+    def let_go(self) -> None:
+        self.finished.set()
+
+    def end(self, grace: float) -> None:
+        self.let_go()
+
+
+class SparkThatRuns(Spark):
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.jobs: list[Job] = []
+
+    def submit(self, name: str, plans: Sequence[object]) -> Job:
+        self.jobs.append(Job())
+        return self.jobs[-1]
+
+
+def test_tasks_are_told_to_end_at_once_also_while_nobody_can_say_how_they_fare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sparkmirror.control.source_job._plans", lambda *_: [])
+    spark = SparkThatRuns()
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as silent:  # the target takes calls, and never answers
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        job = job_of(spark, Watcher(), {0: {**TASK, "target.cluster.bootstrap.servers": address}})
+        silent.settimeout(PATIENCE_S)
+        with silent.accept()[0]:  # it is being asked for reports
+            job.stop()
+            assert spark.jobs[0].finished.is_set()
+    wait_for(lambda: job.has_ended)
+
+
+class Other:
+    """Another job that shares the slots."""
+
+    def share_changed(self, share: int) -> None: ...
+
+
+def test_a_job_that_waits_for_a_person_leaves_its_slots_to_the_others() -> None:
+    spark, watcher = Spark(None), Watcher()
+    spark.slots.enter(Other(), 8)
+    job = job_of(spark, watcher, {0: TASK})  # its clusters are out of reach, which is tried again
+    wait_for(lambda: spark.slots.share(8) == 4)
+    job.set_tasks({0: {**TASK, "tasks.max": "none"}})
+    wait_for(lambda: watcher.said == [("failed", -1)])
+    wait_for(lambda: spark.slots.share(8) == 8)
+    job.set_tasks({0: TASK})
+    wait_for(lambda: spark.slots.share(8) == 4)
+    job.stop()
+    wait_for(lambda: job.has_ended)
+    assert spark.slots.share(8) == 8
 
 
 def test_a_secret_that_has_changed_is_not_written_out() -> None:

@@ -21,8 +21,11 @@ class Worker:
         self.connectors: dict[str, tuple[Props, TargetState]] = {}
         self.tasks: dict[TaskId, tuple[Props, TargetState]] = {}
         self.starts = 0
+        self.is_waited_for = True
+        """Whether all that was told to stop or to pause was waited for."""
 
     def start_connector(self, name: str, props: Props, state: TargetState) -> None:
+        assert self.is_waited_for, "something else is still ending"
         self.connectors[name] = (props, state)
         self.starts += 1
 
@@ -32,6 +35,7 @@ class Worker:
     def start_tasks(
         self, tasks: Mapping[TaskId, Props], state: Callable[[str], TargetState]
     ) -> None:
+        assert self.is_waited_for, "something else is still ending"
         for task, props in tasks.items():
             assert task not in self.tasks, "it is running already"
             self.tasks[task] = (props, state(task.connector))
@@ -40,8 +44,16 @@ class Worker:
     def stop_tasks(self, tasks: Collection[TaskId]) -> None:
         for task in tasks:
             del self.tasks[task]
+            self.is_waited_for = False
+
+    def await_stopped(self) -> None:
+        self.is_waited_for = True
 
     def set_target_state(self, name: str, props: Props, state: TargetState) -> None:
+        if state is TargetState.STARTED:
+            assert self.is_waited_for, "something else is still ending"
+        else:
+            self.is_waited_for = False
         if name in self.connectors:
             self.connectors[name] = (self.connectors[name][0], state)
         for task, (known, _) in list(self.tasks.items()):
@@ -101,6 +113,7 @@ def test_what_runs_is_what_should_run(changes: list[tuple[ClusterConfig, Assignm
             for task in owned.tasks
             if task in config.tasks
         }
+        assert worker.is_waited_for
         starts = worker.starts
         workload.bring_about(config, owned)
         assert worker.starts == starts, "nothing has changed"
@@ -133,3 +146,18 @@ def test_a_restart_reaches_only_what_is_here() -> None:
     workload.restart_connector("b", config)
     assert worker.starts == starts + 2
     assert statuses.tasks == [(mine, State.UNASSIGNED), (mine, State.RESTARTING)]
+
+
+def test_what_was_removed_and_created_again_alike_is_started_anew() -> None:
+    worker = Worker()
+    workload = Workload(worker, Statuses())
+    task, other = TaskId("a", 0), TaskId("b", 0)
+    config = ClusterConfig(
+        connectors={"a": {}, "b": {}}, task_counts={"a": 1, "b": 1}, tasks={task: {}, other: {}}
+    )
+    owned = Assignment(("a", "b"), (task, other))
+    workload.bring_about(config, owned)
+    assert worker.starts == 4
+    workload.bring_about(config, owned, ["a"])
+    assert worker.starts == 6
+    assert worker.tasks.keys() == {task, other}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -52,8 +53,15 @@ def offsets_of(pieces: list[Piece]) -> list[int]:
         assert piece.is_contiguous == (offsets == list(range(offsets[0], offsets[-1] + 1)))
         assert [content(row) for row in piece.records()] == [content(record(o)) for o in offsets]
         assert [row.offset for row in piece.records()] == offsets
+        assert spread(piece.offset_runs()) == offsets
         found += offsets
     return found
+
+
+def spread(runs: list[tuple[int, int]]) -> list[int]:
+    for (first, count), (later, _) in pairwise(runs):
+        assert later > first + count, "two runs that are one"
+    return [offset for first, count in runs for offset in range(first, first + count)]
 
 
 def test_whole_batches_pass_verbatim() -> None:
@@ -238,6 +246,8 @@ def test_the_stream_is_the_same_however_it_is_fetched(data: st.DataObject) -> No
         overlapping = [(pid, begin) for pid, begin, end in aborted if end >= log[first][0]]
         pieces = stream.feed(fetched(views, aborted=overlapping))
         got += [content(row) for piece in pieces for row in piece.records()]
+        for piece in pieces:
+            assert spread(piece.offset_runs()) == [row.offset for row in piece.records()]
     assert got == expected
 
 

@@ -21,6 +21,12 @@ def check(placed: list[NewRecord], view: memoryview) -> None:
     gapless = close_gaps(Batch(view))
     assert gapless is not None
     assert (gapless.first_offset, gapless.last_offset) == (placed[0].offset, placed[-1].offset)
+    before = [row.offset for row in placed]
+    assert gapless.stretches == [
+        (number, offset)
+        for number, offset in enumerate(before)
+        if number == 0 or offset != before[number - 1] + 1
+    ]
     closed = memoryview(gapless.batch)
     header = Batch(closed)
     assert header.is_verbatim

@@ -66,9 +66,10 @@ def test_what_can_be_translated_becomes_a_checkpoint() -> None:
         ("other", 0): GroupOffset(10),
     }
     known = Known({("t", 0, 10): 7, ("t", 1, 11): -1, ("other", 0, 10): 3})
-    found = list(translated("g", offsets, TopicFilter(["t"], []), NAMING, known))
+    only_t = TopicFilter(["t"], []).matches
+    found = list(translated("g", offsets, only_t, NAMING.downstream, known))
     assert found == [Checkpoint("g", "A.t", 0, 10, 7, "note")]
-    assert len(list(translated("g", offsets, ALL, NAMING, known))) == 2
+    assert len(list(translated("g", offsets, ALL.matches, NAMING.downstream, known))) == 2
 
 
 @pytest.mark.parametrize(

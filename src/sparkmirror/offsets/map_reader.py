@@ -1,0 +1,184 @@
+"""Translation by the offset map, and by offset syncs where it has nothing to say: both topics in, downstream offsets out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from sparkmirror.errors import BrokerError
+from sparkmirror.formats import offset_map as formats
+from sparkmirror.formats.mirror import MalformedRecord
+from sparkmirror.formats.offset_map import Place
+from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import TopicPartition
+
+from .internal_topic import InternalTopic
+from .offset_map import OffsetMap
+from .translator import Translator
+
+log = logging.getLogger(__name__)
+_LOOK_AGAIN_S = 30.0
+_STARTS_AGE_S = 60.0
+# To somebody whose rights are those that MirrorMaker 2 needs, a topic of ours is none.
+_NOT_THERE = (messages.UNKNOWN_TOPIC_OR_PARTITION, messages.TOPIC_AUTHORIZATION_FAILED)
+
+
+class MapTopic:
+    """Follows the topic of an offset map.
+
+    Invariants: every segment of the log is in `map`, the last of its key, up to `position`; a topic that is not there, or may not
+    be read, is looked for again from time to time, and until then the map is empty.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic = InternalTopic(cluster, topic)
+        self.map = OffsetMap()
+        self._load_to: int | None = None
+        self._look_at = 0.0
+        self._is_told = False
+        self.is_loaded = False
+
+    @property
+    def name(self) -> str:
+        return self._topic.name
+
+    def follow(self) -> None:
+        """Take in what is there; KafkaError if the cluster cannot be asked."""
+        if time.monotonic() < self._look_at:
+            return
+        try:
+            if self._load_to is None:
+                self._load_to = self._topic.end()
+            self._read()
+        except BrokerError as error:
+            if error.code not in _NOT_THERE:
+                raise
+            self._look_at = time.monotonic() + _LOOK_AGAIN_S
+            self.is_loaded = True
+            if error.code == messages.TOPIC_AUTHORIZATION_FAILED and not self._is_told:
+                self._is_told = True
+                log.warning("%s Offsets are translated without it, less exactly.", error)
+
+    def _read(self) -> None:
+        """Everything up to the end as it is now."""
+        while True:
+            before = self._topic.position
+            for record in self._topic.poll(0.0):
+                self._take(record.key, record.value, record.offset)
+            if self._load_to is not None and self._topic.position >= self._load_to:
+                self.is_loaded = True
+            if self._topic.position <= before:
+                return
+
+    def _take(self, key: bytes | None, value: bytes | None, offset: int) -> None:
+        try:
+            if value is None:
+                place, target_start = formats.decode_key(key)
+                self.map.remove(place, target_start)
+            else:
+                self.map.put(formats.decode(key, value), offset)
+        except MalformedRecord as error:
+            log.warning("Offset %d of %s: %s", offset, self._topic.name, error)
+
+    def append(self, rows: list[tuple[bytes, bytes | None]]) -> None:
+        """Write rows; they are in the map when they have been read back."""
+        self._topic.append(rows, time.time_ns() // 1_000_000)
+
+
+class WayBack:
+    """Offsets of copies that came from the target itself, in terms of their originals there: a group that went over comes back.
+
+    The map of the flow that made the copies tells; it lies where they lie, on the source of this flow.
+    """
+
+    def __init__(self, source: Cluster, topic: str, leads_home: Callable[[str], bool]) -> None:
+        self._topic = MapTopic(source, topic)
+        self.leads_home = leads_home
+
+    @property
+    def is_ready(self) -> bool:
+        return self._topic.is_loaded
+
+    def follow(self) -> None:
+        self._topic.follow()
+
+    def translate(self, copy: str, original: str, partition: int, offset: int) -> int | None:
+        known = self._topic.map.get(Place(original, partition, copy, partition))
+        return None if known is None else known.translate_back(offset)
+
+
+class MapReader:
+    """A `Translator` that knows exactly, wherever records were copied by one of us.
+
+    Where the map ends (or has a hole) offset syncs may know more, since each of them is sent at once; before it begins, since
+    MirrorMaker 2 was at work then, they know something. Both are right, so the later one counts.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        topic: str,
+        downstream: Callable[[str], str],
+        syncs: Translator,
+        way_back: WayBack,
+    ) -> None:
+        self._target = target
+        self._topic = MapTopic(target, topic)
+        self._downstream = downstream
+        self._syncs = syncs
+        self._way_back = way_back
+        self._starts: dict[TopicPartition, int] = {}
+        self._wanted: set[TopicPartition] = set()
+        self._starts_at = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        return self._topic.is_loaded and self._way_back.is_ready and self._syncs.is_ready
+
+    def follow(self, wait: float) -> None:
+        self._topic.follow()
+        self._way_back.follow()
+        self._learn_starts()
+        self._syncs.follow(wait)
+
+    def translate(self, topic: str, partition: int, offset: int) -> int | None:
+        remote = self._downstream(topic)
+        if self._way_back.leads_home(topic):
+            return self._way_back.translate(topic, remote, partition, offset)
+        place = Place(topic, partition, remote, partition)
+        known = self._topic.map.get(place)
+        exact = None
+        if known is not None:
+            exact = known.translate(offset, self._starts.get((remote, partition)))
+            if exact is None:
+                self._want((remote, partition))
+            elif exact.is_exact:
+                # What was deleted since is not there to be read: an offset before the log would be reset by the client.
+                return max(exact.offset, self._starts.get((remote, partition), 0))
+        by_syncs = self._syncs.translate(topic, partition, offset)
+        if exact is None:
+            return by_syncs
+        return max(exact.offset, -1 if by_syncs is None else by_syncs)
+
+    # -- where logs begin ---------------------------------------------------------------------
+
+    def _want(self, remote: TopicPartition) -> None:
+        """A group stands before the map: whether that is before the log as well will be known at its next turn."""
+        if remote not in self._wanted:
+            self._wanted.add(remote)
+            self._starts_at = 0.0
+
+    def _learn_starts(self) -> None:
+        now = time.monotonic()
+        if not self._wanted or now < self._starts_at:
+            return
+        self._starts_at = now + _STARTS_AGE_S
+        self._target.refresh({topic for topic, _ in self._wanted})
+        there = [
+            (topic, partition)
+            for topic, partition in self._wanted
+            if topic in self._target.topics and partition in self._target.topics[topic].partitions
+        ]
+        self._starts |= admin.list_offsets(self._target, there, admin.EARLIEST)

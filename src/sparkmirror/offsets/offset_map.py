@@ -1,0 +1,263 @@
+"""What every offset of a source partition is on the target: segments of the offset map in, exact translations out.
+
+Each run is a fact that somebody saw acknowledged, so segments of several writers (a twin, a zombie, a repair) may overlap and
+still agree. Facts grow old when the target's log is cut back, or when a topic is created anew: what was written later counts.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds, packed
+
+MOST_NUMBERS = 512
+"""Of a segment's pairs: what a segment that grows is written with again and again stays small."""
+_MOST_OPENED = 1024  # of 6 KB at most
+
+
+class Translation(NamedTuple):
+    """Where a group goes on; no record that it has not read lies before."""
+
+    offset: int
+    is_exact: bool
+    """False: some that it has read may lie behind, since it is not known (yet) what stands there."""
+
+
+class PartitionMap:
+    """The segments of one partition.
+
+    Invariants: `_segments` holds all that is in the topic, by target offset, each with its place in the log; `ids` are those of
+    the newest. `_line` holds those of `ids` in the order of the target's offsets, without those that others contain or
+    contradict, and `_visible` the positions in it of those that are not behind a later copy of the same records, so that their
+    source offsets go up; both are None until they are needed again.
+    """
+
+    __slots__ = ("_line", "_newest", "_segments", "_starts", "_visible", "ids", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.ids = TopicIds()
+        self._newest = -1
+        self._segments: dict[int, tuple[int, Segment]] = {}
+        self._line: list[Segment] | None = None
+        self._visible: list[int] = []
+        self._starts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def put(self, segment: Segment, order: int) -> None:
+        """A segment was read; `order` is its place in the log."""
+        self._segments[segment.target_start] = (order, segment)
+        if order > self._newest:
+            self._newest = order
+            if segment.ids != self.ids:
+                self.ids = segment.ids
+                self._line = None
+        if self._line and segment.ids == self.ids:
+            self._join(self._line, segment)
+        else:
+            self._line = None
+
+    def remove(self, target_start: int) -> None:
+        if self._segments.pop(target_start, None) is not None:
+            self._line = None
+
+    def _join(self, line: list[Segment], segment: Segment) -> None:
+        """The usual news: the last segment has grown, or there is one more behind it."""
+        last = line[-1]
+        if segment.target_start == last.target_start and segment.source_start == last.source_start:
+            line[-1] = segment
+        elif segment.target_start >= last.target_end:
+            self._see(line, segment)
+        else:
+            self._line = None
+
+    # -- in order -----------------------------------------------------------------------------
+
+    @property
+    def line(self) -> list[Segment]:
+        """What holds, in the order of the target's offsets."""
+        if self._line is None:
+            self._line = self._lined_up()
+        return self._line
+
+    @property
+    def void(self) -> list[Segment]:
+        """What says nothing (any more)."""
+        held = {segment.target_start for segment in self.line}
+        return [segment for start, (_, segment) in self._segments.items() if start not in held]
+
+    def _lined_up(self) -> list[Segment]:
+        line: list[tuple[int, Segment]] = []
+        for order, segment in (self._segments[start] for start in sorted(self._segments)):
+            if segment.ids != self.ids:
+                continue
+            if line and segment.target_start < line[-1][1].target_end:
+                before_order, before = line[-1]
+                if source_at(before, segment.target_start) == segment.source_start:
+                    if segment.target_end <= before.target_end:
+                        continue
+                elif order < before_order:
+                    continue
+                else:
+                    line[-1:] = [(before_order, cut) for cut in _cut(before, segment.target_start)]
+            line.append((order, segment))
+        self._visible, self._starts = [], []
+        found: list[Segment] = []
+        for _, segment in line:
+            self._see(found, segment)
+        return found
+
+    def _see(self, line: list[Segment], segment: Segment) -> None:
+        while self._starts and self._starts[-1] >= segment.source_start:
+            self._starts.pop()
+            self._visible.pop()
+        self._starts.append(segment.source_start)
+        self._visible.append(len(line))
+        line.append(segment)
+
+    # -- translation --------------------------------------------------------------------------
+
+    def translate(self, offset: int, log_start: int | None) -> Translation | None:
+        """Where a group that reads `offset` next goes on; None if that lies before what is known.
+
+        `log_start` is where the target's log begins, if it is known: where the map begins there too, nothing lies before it.
+        """
+        line = self.line
+        if not line:
+            return None
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0:
+            is_whole = log_start is not None and line[0].target_start <= log_start
+            return Translation(line[self._visible[0]].target_start, True) if is_whole else None
+        number = self._visible[at]
+        segment = line[number]
+        if offset < segment.source_end:
+            return Translation(_within(segment, offset), True)
+        # Nothing behind it can have an offset up to this one: else that would be seen in its stead.
+        after = line[number + 1] if number + 1 < len(line) else None
+        is_known = after is not None and after.target_start <= segment.target_end
+        return Translation(segment.target_end, is_known or offset == segment.source_end)
+
+    def translate_back(self, offset: int) -> int | None:
+        """What a group that reads `offset` of the target next has still to read of the source; None if nothing is known there."""
+        line = self.line
+        number = bisect_right(line, offset, key=lambda segment: segment.target_start) - 1
+        if number < 0:
+            return None
+        for run in line[number].runs():
+            if offset < run.target_end:
+                return run.source + max(0, offset - run.target)
+        return line[number].source_end
+
+    def holes(self) -> Iterator[tuple[Segment, Segment]]:
+        """Neighbours with records of the target between them of which nothing is known."""
+        line = self.line
+        for before, after in pairwise(line):
+            if after.target_start > before.target_end:
+                yield before, after
+
+
+class OffsetMap:
+    """All partitions of a map."""
+
+    def __init__(self) -> None:
+        self._places: dict[Place, PartitionMap] = {}
+        self.changed: set[Place] = set()
+        """Those of which something was read since somebody last cleared this."""
+
+    @property
+    def places(self) -> dict[Place, PartitionMap]:
+        return self._places
+
+    def get(self, place: Place) -> PartitionMap | None:
+        return self._places.get(place)
+
+    def put(self, segment: Segment, order: int) -> None:
+        found = self._places.get(segment.place)
+        if found is None:
+            found = self._places[segment.place] = PartitionMap(segment.place)
+        found.put(segment, order)
+        self.changed.add(segment.place)
+
+    def remove(self, place: Place, target_start: int) -> None:
+        found = self._places.get(place)
+        if found is not None:
+            found.remove(target_start)
+            self.changed.add(place)
+            if not len(found):
+                del self._places[place]
+
+
+# -- rules on single segments ---------------------------------------------------------------------
+
+
+def _within(segment: Segment, offset: int) -> int:
+    """What an offset before the segment's end is on the target: of its record, or of the next one there."""
+    sources, ends, targets = _opened(segment)
+    at = bisect_right(ends, offset)
+    return targets[at] + max(0, offset - sources[at])
+
+
+@lru_cache(maxsize=_MOST_OPENED)
+def _opened(segment: Segment) -> tuple[array[int], array[int], array[int]]:
+    """Where each run begins and ends on the source, and begins on the target: many groups are looked up in the same segments."""
+    runs = list(segment.runs())
+    return (
+        array("q", [run.source for run in runs]),
+        array("q", [run.source_end for run in runs]),
+        array("q", [run.target for run in runs]),
+    )
+
+
+def source_at(segment: Segment, target: int) -> int | None:
+    """The source offset of what stands there on the target; None if that is not from the source."""
+    for run in segment.runs():
+        if target < run.target_end:
+            return run.source + target - run.target if target >= run.target else None
+    return None
+
+
+def _cut(segment: Segment, target_end: int) -> list[Segment]:
+    """What is left of a segment before a target offset: itself, shorter, or nothing."""
+    runs = []
+    for run in segment.runs():
+        if run.target >= target_end:
+            break
+        runs.append(run._replace(length=min(run.length, target_end - run.target)))
+    return [of_runs(segment.place, segment.ids, runs)] if runs else []
+
+
+def of_runs(place: Place, ids: TopicIds, runs: list[Run]) -> Segment:
+    """A segment of runs that go up on both sides."""
+    first, last = runs[0], runs[-1]
+    numbers: list[int] = []
+    source, target = first.source, first.target
+    for run in runs:
+        if run.target > target:
+            numbers += (run.target - target, 0)
+        if numbers and run.source == source and run.target == target and numbers[-1]:
+            numbers[-1] += run.length
+        else:
+            numbers += (run.source - source, run.length)
+        source, target = run.source_end, run.target_end
+    pairs = packed(numbers) if len(numbers) > 2 else b""
+    return Segment(place, ids, first.source, last.source_end, first.target, last.target_end, pairs)
+
+
+def merged(before: Segment, after: Segment) -> Segment | None:
+    """Two neighbours as one; None if they do not follow each other on both sides, or would be too large together."""
+    if (
+        before.ids != after.ids
+        or before.target_end != after.target_start
+        or before.source_end > after.source_start
+    ):
+        return None
+    one = of_runs(before.place, before.ids, [*before.runs(), *after.runs()])
+    return one if len(one.pairs) <= MOST_NUMBERS else None
