@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from copying import Copying, Flow
 from kafka_tools import (
     PATIENCE_S,
@@ -24,6 +24,12 @@ from sparkmirror.connectors.checkpoint_task import CheckpointTask
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.formats.mirror import Checkpoint, OffsetSync, encode_checkpoint, encode_offset_sync
 from sparkmirror.tools.clusters import KafkaCluster
+
+_NO_COORDINATOR_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 class Checkpointed:
@@ -123,7 +129,7 @@ class Checkpointed:
         consumer = Consumer(settings)
         try:
             wanted = [TopicPartition(self.remote, p) for p in range(self.partitions)]
-            found = consumer.committed(wanted, PATIENCE_S)
+            found = wait_for(f"{group} has a coordinator", lambda: _committed(consumer, wanted))
         finally:
             consumer.close()
         return {known.partition: known.offset for known in found if known.offset >= 0}
@@ -164,3 +170,13 @@ class Checkpointed:
 
     def await_last(self, group: str, expected: Mapping[int, tuple[int, int]]) -> None:
         wait_for(f"checkpoints {expected} of {group}", lambda: self.last(group) == expected)
+
+
+def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition] | None:
+    """None while the group's coordinator is still to come."""
+    try:
+        return consumer.committed(wanted, PATIENCE_S)
+    except KafkaException as error:
+        if error.args[0].code() not in _NO_COORDINATOR_YET:
+            raise
+        return None

@@ -22,6 +22,7 @@ from kafka_tools import (
 )
 
 ABORTED = b"aborted"
+_COPY_S = 120.0  # the mirror may just have been started
 
 
 class Stream(NamedTuple):
@@ -124,6 +125,7 @@ def await_copies(bootstrap: str, remote: str, count: int) -> None:
         lambda: (
             remote in topics(bootstrap) and sum(end_offsets(bootstrap, remote).values()) >= count
         ),
+        _COPY_S,
     )
 
 

@@ -177,6 +177,21 @@ def test_the_target_topic_was_created_again_while_stopped(
     assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
 
 
+def test_the_copy_goes_to_another_topic_from_now_on(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a change of the replication policy: what was copied stays where it is, and nothing is copied again."""
+    mirrored = make()
+    mirrored.produce(300)
+    mirrored.copy_all()
+    first, mirrored.remote = mirrored.remote, f"other-{mirrored.topic}"
+    mirrored.create_target()
+    mirrored.produce(200)
+    mirrored.copy_all(expected=200)
+    assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][300:])
+    assert f"were copied to {first} on" in caplog.text
+
+
 @pytest.mark.parametrize(("mode", "first"), [("fail", None), ("restart", 0), ("continue", 300)])
 def test_the_target_topic_is_created_again_while_running(
     make: Make, caplog: pytest.LogCaptureFixture, mode: str, first: int | None

@@ -72,6 +72,7 @@ def mirror(
         keys["replication.policy.class"] = IDENTITY
     running = Mirror(tmp_path_factory.mktemp(request.param), keys)
     with running:
+        running.wait_until_says("copying", 120)
         yield running
         assert running.stop() == 0, running.output[-3000:]
     assert "Traceback" not in running.output

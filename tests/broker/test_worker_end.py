@@ -18,7 +18,7 @@ from sparkmirror.tools.clusters import KafkaCluster, free_port
 
 Unique = Callable[[str], str]
 GRACE_S = 3.0
-SPARK_S = 6.0  # to end, with the REST server, on a busy machine
+SPARK_S = 8.0  # to end, with the REST server, on a busy machine
 PROMPT_S = 2.5  # less than a turn of the herder's that nothing wakes; far below a second on an idle machine
 
 

@@ -17,8 +17,8 @@ import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
  * Answers what Kafka's own clients make of a cluster. A line has fields with spaces between them, each in base64: a question, its
- * two arguments (empty if it has none), then keys and values of the client's properties. The answer is one line of fields in base64:
- * names in their order, a number, or for each partition its group, topic, partition, offset and metadata.
+ * two arguments (empty if it has none), then keys and values of the client's properties. The answer is one line of fields, each `=`
+ * and base64: names in their order, a number, or for each partition its group, topic, partition, offset and metadata.
  */
 public class MirrorClientPeer {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -37,7 +37,7 @@ public class MirrorClientPeer {
             List<String> coded = new ArrayList<>();
             for (String text : answer(fields[0], fields[1], fields[2], props)) {
                 byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-                coded.add(Base64.getEncoder().encodeToString(bytes));
+                coded.add("=" + Base64.getEncoder().encodeToString(bytes));
             }
             System.out.println("answer " + String.join(" ", coded));
         }

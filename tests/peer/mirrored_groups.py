@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from java_connect import ConnectWorker, connector_path
 from kafka_tools import (
     NewRecord,
     commit_group,
@@ -207,6 +208,12 @@ class Mirrored:
             for c in self.all_checkpoints()
             if c.group != WITNESS
         }
+
+
+def create(worker: ConnectWorker, name: str, config: dict[str, str]) -> None:
+    """Create a connector."""
+    answer = worker.request("PUT", f"{connector_path(name)}/config", config)
+    assert answer.status == 201, answer.body
 
 
 def settle(flows: Iterable[Mirrored]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from cluster_pair import ClusterPair, running_pair
-from java_connect import ConnectWorker, JavaConnectWorker, connector_path
-from mirrored_groups import Mirrored, SourceTopic, settle, share
+from java_connect import JavaConnectWorker
+from mirrored_groups import Mirrored, SourceTopic, create, settle, share
 from our_connect import OurConnectWorker
 
 PARTITIONS = 20
@@ -19,11 +19,6 @@ SEED = 5
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[ClusterPair]:
     yield from running_pair(1, tmp_path)
-
-
-def create(worker: ConnectWorker, name: str, config: dict[str, str]) -> None:
-    answer = worker.request("PUT", f"{connector_path(name)}/config", config)
-    assert answer.status == 201, answer.body
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from cluster_pair import ClusterPair, running_pair
-from java_connect import ConnectWorker, JavaConnectWorker, connector_path
+from java_connect import JavaConnectWorker
 from java_tools import described_groups, printed
 from kafka_tools import commit_group, consume, end_offsets, group_offsets, wait_for
-from mirrored_groups import PATIENCE_S, WITNESS, Mirrored, Position, SourceTopic, settle
+from mirrored_groups import PATIENCE_S, WITNESS, Mirrored, Position, SourceTopic, create, settle
 from our_connect import OurConnectWorker
 from thread_tasks import ConnectorWatch, Running, TaskWatch
 
@@ -35,11 +35,6 @@ def flow(clusters: ClusterPair) -> Mirrored:
     topic = SourceTopic(clusters.source.bootstrap, "orders", PARTITIONS, seed=11)
     topic.grow(4, 150)
     return Mirrored(topic, clusters.target.bootstrap, "A", "B")
-
-
-def create(worker: ConnectWorker, name: str, config: dict[str, str]) -> None:
-    answer = worker.request("PUT", f"{connector_path(name)}/config", config)
-    assert answer.status == 201, answer.body
 
 
 def commit_ends(flow: Mirrored, group: str) -> dict[Position, int]:

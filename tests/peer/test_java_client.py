@@ -114,7 +114,7 @@ def test_java_and_we_give_the_same_answers(filled: str) -> None:
     lines = [line for line in said if line.startswith("answer")]
     assert len(lines) == len(asked)
     answers = [
-        [base64.b64decode(field).decode() for field in line.split(" ")[1:] if field]
+        [base64.b64decode(field[1:]).decode() for field in line.split(" ")[1:] if field]
         for line in lines
     ]
     different = [

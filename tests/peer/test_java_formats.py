@@ -6,30 +6,18 @@ from pathlib import Path
 
 from checkpointing import Checkpointed
 from java_connect import JavaConnectWorker
+from java_tools import printed
 from kafka_tools import commit_group, consume, wait_for
 from thread_tasks import ConnectorWatch, Running, TaskWatch
 
 from sparkmirror.connectors.checkpoint import CheckpointConnector
 from sparkmirror.connectors.checkpoint_task import CheckpointTask
 from sparkmirror.connectors.heartbeat import HeartbeatConnector, HeartbeatTask
-from sparkmirror.tools.clusters import KafkaCluster, run_tool
+from sparkmirror.tools.clusters import KafkaCluster
 
-CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-FORMATTERS = "org.apache.kafka.connect.mirror.formatters"
 JAVA = "org.apache.kafka.connect.mirror"
 SYNCS = ((0, 0, 3), (0, 10, 13), (0, 20, 22), (0, 30, 31), (1, 5, 5), (1, 500, 400))
 COMMITTED = ({0: 0, 1: 4}, {0: 10, 1: 5}, {0: 15, 1: 499}, {0: 25, 1: 500}, {0: 31, 1: 501})
-
-
-def printed(cluster: KafkaCluster, topic: str, formatter: str, count: int) -> list[str]:
-    """The first `count` records of a topic as Java prints them."""
-    said = run_tool(
-        CONSUMER,
-        *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--from-beginning"),
-        *("--formatter", f"{FORMATTERS}.{formatter}", "--max-messages", str(count)),
-        timeout=120,
-    )
-    return [line for line in said.splitlines() if "{" in line]
 
 
 def heartbeat_props(flow: Checkpointed) -> dict[str, str]:
@@ -58,12 +46,12 @@ def test_java_reads_what_we_write(peer_cluster: KafkaCluster) -> None:
         flow.await_last(group, {0: (10, 10)})
         wait_for("a heartbeat", lambda: beats.offsets)
 
-    assert printed(peer_cluster, flow.checkpoints_topic, "CheckpointFormatter", 1) == [
+    assert printed(peer_cluster.bootstrap, flow.checkpoints_topic, "CheckpointFormatter", 1) == [
         f"Checkpoint{{consumerGroupId={group}, topicPartition={flow.remote}-0, "
         "upstreamOffset=10, downstreamOffset=10, metadata=}"
     ]
     syncs = len(consume(flow.source, flow.syncs_topic))
-    lines = printed(peer_cluster, flow.syncs_topic, "OffsetSyncFormatter", syncs)
+    lines = printed(peer_cluster.bootstrap, flow.syncs_topic, "OffsetSyncFormatter", syncs)
     for partition in (0, 1):
         for offset in (0, 9):
             assert (
@@ -71,7 +59,7 @@ def test_java_reads_what_we_write(peer_cluster: KafkaCluster) -> None:
                 f"upstreamOffset={offset}, downstreamOffset={offset}}}"
             ) in lines
     beat = consume(flow.target, "heartbeats")[0]
-    assert printed(peer_cluster, "heartbeats", "HeartbeatFormatter", 1) == [
+    assert printed(peer_cluster.bootstrap, "heartbeats", "HeartbeatFormatter", 1) == [
         f"Heartbeat{{sourceClusterAlias={flow.alias}, "
         f"targetClusterAlias={props['target.cluster.alias']}, timestamp={beat.timestamp}}}"
     ]

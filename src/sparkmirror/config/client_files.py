@@ -41,6 +41,12 @@ class ClientFile:
         """The clusters of an mm2.properties; none in a file of client properties, which does not name its cluster."""
         return () if self._flows is None else self._flows.clusters
 
+    def may_copy(self, source: str, target: str | None) -> bool:
+        """Whether a flow may copy, as far as the file can tell: it cannot about clusters that it does not name."""
+        if self._flows is None or not {source, target} <= set(self.aliases):
+            return True
+        return any((p.source, p.target) == (source, target) for p in self._flows.enabled_pairs())
+
     def target(self, alias: str | None) -> str | None:
         """The cluster that `--cluster` means; if that is not given, the one that all flows go to. None for a single client."""
         if self._flows is None:
@@ -53,7 +59,7 @@ class ClientFile:
         if alias is not None:
             self._require_known(alias)
             return alias
-        targets = sorted({pair.target for pair in self._flows.replicating_pairs()})
+        targets = sorted({pair.target for pair in self._flows.enabled_pairs()})
         if len(targets) != 1:
             raise ConfigError(
                 f"The flows of {self._name} go to {', '.join(targets) or 'no cluster'}.",

@@ -110,6 +110,10 @@ class MirrorMakerConfig:
         """The pairs that copy topics."""
         return [pair for pair in self.pairs(targets) if self._replicates(pair)]
 
+    def enabled_pairs(self) -> list[SourceAndTarget]:
+        """The same, whatever else is wrong with them."""
+        return [pair for pair in self._all_pairs() if self._replicates(pair)]
+
     def cluster_properties(self, alias: str) -> dict[str, str]:
         """What the file says about one cluster, for its worker and for each kind of client.
 

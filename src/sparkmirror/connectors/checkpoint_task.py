@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from sparkmirror.config.checkpoint import CheckpointTaskConfig
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 ZERO_OFFSET = b'{"offset":0}'
 _LEAST_INTERVAL = 0.1
 _LONGEST_WAIT = 0.5  # for new offset syncs, so that a stop is noticed
+_GROUPS_AT_ONCE = 2000  # about a second, if all of them are to be moved
 
 
 class CheckpointTask:
@@ -134,7 +135,13 @@ class CheckpointTask:
         jobs = [emit]
         if config.sync_group_offsets_enabled:
             seconds = config.sync_group_offsets_interval_seconds
-            jobs.append(Job(self._label, seconds, self._sync_group_offsets))
+            jobs.append(Job(self._label, seconds, lambda: self._sync_group_offsets(goes_on)))
+
+        def goes_on() -> bool:
+            """Asked in the midst of long work: checkpoints leave in time meanwhile, and a stop is noticed."""
+            if not emit.left and translator.is_ready:
+                emit.run()
+            return not stopping.is_set()
 
         def idle() -> float:
             """How long nothing is to be done but to follow."""
@@ -171,9 +178,8 @@ class CheckpointTask:
                 self._store.put(checkpoint)
             self._context.wrote(self._topic.name)
         self._store_offsets(news)
-        if (
-            is_homeward
-        ):  # at once: a task that comes after this one takes what it finds written for done
+        if is_homeward:
+            # At once: a task that comes after this one takes what it finds written for done.
             self._move(self._homecoming.pending)
 
     def _checkpoints(
@@ -195,9 +201,15 @@ class CheckpointTask:
 
     # -- groups on the target -------------------------------------------------------------------
 
-    def _sync_group_offsets(self) -> None:
+    def _sync_group_offsets(self, goes_on: Callable[[], bool]) -> None:
         """Move the groups that have no members on the target forward to where their checkpoints are."""
-        self._move(self._homecoming.joined(self._store.downstream_offsets()))
+        groups = self._store.groups
+        for start in range(0, len(groups), _GROUPS_AT_ONCE):
+            if start and not goes_on():
+                return
+            onward = self._store.downstream_offsets(groups[start : start + _GROUPS_AT_ONCE])
+            wanted = self._homecoming.joined(onward)
+            self._move({group: wanted[group] for group in onward if group in wanted})
 
     def _move(self, wanted: Moves) -> None:
         active = self._target_groups.active() if wanted else set()

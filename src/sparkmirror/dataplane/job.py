@@ -35,13 +35,14 @@ from .slots import Slots
 from .worker import run_plans
 
 log = logging.getLogger(__name__)
+logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reaches us as exceptions
 
 # What pyspark raises when its JVM is gone, or when another thread has stopped the context (it then finds None where it looks).
 _GONE = (Py4JError, OSError, TypeError, AttributeError)
 _CANCEL_AGAIN_S = 0.25
 _START_LEFT_S = 2.0
 _CONTEXT_S = 60.0
-_END_S = 3.0
+_END_S = 2.0
 _PLENTY = 512
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.

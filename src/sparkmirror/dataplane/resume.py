@@ -268,7 +268,7 @@ class Resumer:
             outcome.losses.append(self._recreated_source(part, first))
             return self._renumber(part, replace(position, target_offset=0), first - 1, facts)
         if position.target_id not in ("", self._target_id(part)) and self._target_id(part):
-            return self._recreated_target(part, position, facts)
+            return self._other_target(part, position, facts, outcome)
         if self._is_truncated(part, position, facts):
             end = self._truncated(part, position, facts, outcome)
             return self._renumber(part, replace(position, target_offset=0), end - 1, facts)
@@ -343,6 +343,23 @@ class Resumer:
         if (used is None or used.epoch >= MAX_EPOCH) and self._fresh is None:
             self._fresh = admin.init_producer_id(self._target)
         return next_numbering(position, self._fresh)
+
+    def _other_target(
+        self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
+    ) -> Position:
+        """The copy so far went to another topic: one of another name, or one that was there before under this name."""
+        before = admin.topic_with_id(self._target, bytes.fromhex(position.target_id))
+        if before is None or before == part.remote:
+            return self._recreated_target(part, position, facts)
+        outcome.losses.append(
+            Loss(
+                part.topic,
+                part.partition,
+                f"records up to offset {position.offset} were copied to {before} on {self._target.settings}, and stay there; "
+                f"later ones go to {part.remote} (another replication policy?).",
+            )
+        )
+        return self._renumber(part, replace(position, target_offset=0), position.offset, facts)
 
     def _recreated_target(self, part: PartitionPlan, position: Position, facts: Facts) -> Position:
         mode = self._settings.recreated_target

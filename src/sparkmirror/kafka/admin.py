@@ -90,6 +90,16 @@ def _each(
     return cluster.retrying(ask_fresh, time.monotonic() + cluster.settings.request_timeout)
 
 
+def topic_with_id(cluster: Cluster, topic_id: bytes) -> str | None:
+    """The name of the topic that has this id; None if there is none (any more), or not for us."""
+    request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    for topic in cluster.call_any(request).topics:
+        raw = getattr(topic, "topic_id", None)
+        if raw is not None and raw.bytes == topic_id and topic.error_code == messages.NONE:
+            return str(topic.name)
+    return None
+
+
 def list_offsets(
     cluster: Cluster, keys: Iterable[TopicPartition], timestamp: int, isolation: int = 0
 ) -> dict[TopicPartition, int]:

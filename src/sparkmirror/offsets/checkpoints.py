@@ -5,7 +5,7 @@ The rules are those of MirrorMaker 2's `MirrorCheckpointTask` and `CheckpointSto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkmirror.formats.mirror import Checkpoint
@@ -91,14 +91,21 @@ class CheckpointStore:
         known = self._last.get(checkpoint.group, {})
         return is_more_recent(checkpoint, known.get((checkpoint.topic, checkpoint.partition)))
 
-    def downstream_offsets(self) -> dict[str, dict[TopicPartition, GroupOffset]]:
-        """What each group would have committed on the target."""
+    @property
+    def groups(self) -> list[str]:
+        """Those that have checkpoints."""
+        return list(self._last)
+
+    def downstream_offsets(
+        self, groups: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """What each of these groups would have committed on the target."""
         return {
             group: {
                 key: GroupOffset(checkpoint.downstream_offset, checkpoint.metadata)
-                for key, checkpoint in checkpoints.items()
+                for key, checkpoint in self._last[group].items()
             }
-            for group, checkpoints in self._last.items()
+            for group in groups
         }
 
 

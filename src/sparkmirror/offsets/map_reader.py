@@ -19,7 +19,7 @@ from .offset_map import OffsetMap
 from .translator import Translator
 
 log = logging.getLogger(__name__)
-_LOOK_AGAIN_S = 30.0
+_LOOK_AGAIN_S = 5.0
 _STARTS_AGE_S = 60.0
 # To somebody whose rights are those that MirrorMaker 2 needs, a topic of ours is none.
 _NOT_THERE = (messages.UNKNOWN_TOPIC_OR_PARTITION, messages.TOPIC_AUTHORIZATION_FAILED)

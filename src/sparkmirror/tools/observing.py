@@ -91,7 +91,7 @@ def _asked(file: ClientFile, alias: str | None, timeout: float) -> ClusterView:
     with client_of(file, alias) as client:
         topics = heartbeats_topics(client, timeout)
         name = alias or own_alias(topics)
-        return ClusterView(name, file.address(alias), upstream_tree(name, topics))
+        return ClusterView(name, file.address(alias), upstream_tree(name, topics, file.may_copy))
 
 
 def heartbeats_topics(client: MirrorClient, timeout: float) -> list[HeartbeatsTopic]:

@@ -7,12 +7,18 @@ cluster: it *announces* the flow, which need not copy anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.formats.mirror import Heartbeat
 
 Path = tuple[str, ...]
+MayCopy = Callable[[str, str | None], bool]
+"""Whether the flow from the first cluster to the second may copy topics."""
+
+
+def _anything(source: str, target: str | None) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +67,17 @@ def own_alias(topics: Iterable[HeartbeatsTopic]) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def upstream_tree(alias: str | None, topics: Sequence[HeartbeatsTopic]) -> tuple[Upstream, ...]:
-    """The clusters upstream of the one called `alias` that has these topics, each below the one that it is copied to."""
+def upstream_tree(
+    alias: str | None, topics: Sequence[HeartbeatsTopic], may_copy: MayCopy = _anything
+) -> tuple[Upstream, ...]:
+    """The clusters upstream of the one called `alias` that has these topics, each below the one that it is copied to.
+
+    A flow that is only announced is left out if it is known not to copy: in dedicated mode all pairs of clusters send heartbeats.
+    """
     copied = {topic.path: topic for topic in topics if topic.path}
-    announced: dict[Path, int] = {}
-    for topic in topics:
-        for beat in topic.beats:
-            path = (*topic.path, beat.source_alias)
-            # The way back of a pair that copies both ways: it is part of the other cluster's tree.
-            if beat.source_alias != alias and beat.source_alias not in topic.path:
-                announced[path] = max(beat.timestamp, announced.get(path, beat.timestamp))
-    known = {path[:length] for path in (*copied, *announced) for length in range(1, len(path) + 1)}
+    announced = _announced(alias, topics)
+    seen = {path[:length] for path in copied for length in range(1, len(path) + 1)}
+    known = seen | {path for path in announced if may_copy(path[-1], (alias, *path)[-2])}
 
     def below(parent: Path) -> tuple[Upstream, ...]:
         paths = sorted(path for path in known if path[:-1] == parent)
@@ -89,6 +95,18 @@ def upstream_tree(alias: str | None, topics: Sequence[HeartbeatsTopic]) -> tuple
         )
 
     return below(())
+
+
+def _announced(alias: str | None, topics: Iterable[HeartbeatsTopic]) -> dict[Path, int]:
+    """When each flow was last announced, by its way from here."""
+    found: dict[Path, int] = {}
+    for topic in topics:
+        for beat in topic.beats:
+            path = (*topic.path, beat.source_alias)
+            # The way back of a pair that copies both ways is part of the other cluster's tree.
+            if beat.source_alias != alias and beat.source_alias not in topic.path:
+                found[path] = max(beat.timestamp, found.get(path, beat.timestamp))
+    return found
 
 
 def _newest(topic: HeartbeatsTopic) -> int | None:

@@ -57,7 +57,7 @@ def drawing(clusters: Sequence[ClusterView], clock: Clock) -> list[str]:
         lines.append(cluster.title)
         lines += _branches(cluster.upstream, clock, "")
         if not cluster.upstream:
-            lines.append("└── no flow into it is known: there are no heartbeats")
+            lines.append("└── no flow into it is known")
     return lines
 
 

@@ -83,3 +83,15 @@ def test_what_is_neither_is_refused() -> None:
         ClientFile({"a": "b"}, "x.txt")
     with pytest.raises(ConfigError, match="B cannot be picked"):
         ClientFile({"bootstrap.servers": "b:1"}, "client.properties").target("B")
+
+
+def test_which_flows_copy_is_known_of_the_clusters_of_the_file_only() -> None:
+    secret = {"A.sasl.jaas.config": "${env:SURELY_NOT_SET}"}
+    file = ClientFile(FLOWS | secret, "mm2.properties")
+    assert file.may_copy("A", "B")
+    assert not file.may_copy("B", "A")
+    assert not file.may_copy("A", "C")
+    assert file.may_copy("X", "B")
+    assert file.may_copy("A", None)
+    assert file.target(None) == "B"
+    assert ClientFile({"bootstrap.servers": "b:1"}, "client.properties").may_copy("B", "A")

@@ -300,8 +300,24 @@ def test_a_source_created_again_is_copied_from_its_beginning(world: World) -> No
     assert "created again" in str(outcome.losses[0])
 
 
+def test_a_copy_that_goes_to_another_topic_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the replication policy of a flow is changed: MirrorMaker 2 goes on from the same offset."""
+    monkeypatch.setattr(admin, "topic_with_id", lambda _, topic_id: "t" if topic_id[0] else None)
+    world.record(replace(standing(), target_id="ff" * 16))
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.numbering) == (300, Numbering(5, 4))
+    assert found.target_id == TARGET_ID.hex()
+    assert "were copied to t on" in str(outcome.losses[0])
+
+
 @pytest.mark.parametrize(("mode", "first"), [("restart", 0), ("continue", 300)])
-def test_a_target_created_again(world: World, mode: str, first: int) -> None:
+def test_a_target_created_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, mode: str, first: int
+) -> None:
+    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None)
     world.record(replace(standing(), target_id="ff" * 16))
     refused = world.resume().failed[PLAN.key]
     assert isinstance(refused, TopicRecreated)

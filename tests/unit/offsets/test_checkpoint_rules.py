@@ -98,10 +98,12 @@ def test_the_store_keeps_the_last_checkpoint_of_its_own_groups() -> None:
     assert not store.is_news(checkpoint(6, 4))
     assert store.is_news(checkpoint(6, 5))
     assert store.is_news(checkpoint(6, 4, partition=1))
-    assert store.downstream_offsets() == {
+    assert store.groups == ["g", "h"]
+    assert store.downstream_offsets(["g", "h"]) == {
         "g": {("A.t", 0): GroupOffset(4)},
         "h": {("A.t", 1): GroupOffset(3)},
     }
+    assert list(store.downstream_offsets(["h"])) == ["h"]
 
 
 def test_groups_are_only_moved_forward() -> None:

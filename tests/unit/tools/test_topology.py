@@ -96,6 +96,19 @@ def test_a_cluster_known_by_those_behind_it_is_a_hop() -> None:
     )
 
 
+def test_flows_that_do_not_copy_are_left_out_if_that_is_known() -> None:
+    flows = {("A", "B"), ("B", "C")}
+    at_c = (topic(A_C=1, B_C=1), topic("B", A_B=1, C_B=1), topic("B", "A", B_A=1, C_A=1, X_A=1))
+
+    def may_copy(source: str, target: str | None) -> bool:
+        return (source, target) in flows
+
+    assert shape(upstream_tree("C", at_c)) == {"A": {}, "B": {"A": {"X": {}}}}
+    assert shape(upstream_tree("C", at_c, may_copy)) == {"B": {"A": {}}}
+    # What was copied was copied, whatever is known.
+    assert shape(upstream_tree("C", at_c, lambda *_: False)) == {"B": {"A": {}}}
+
+
 def test_the_newest_announcement_counts() -> None:
     local = HeartbeatsTopic(
         "heartbeats", (), (Heartbeat("A", "B", NOW - 5), Heartbeat("A", "other", NOW - 9))
@@ -117,7 +130,7 @@ def test_clusters_without_an_answer_or_without_flows() -> None:
     assert drawing(clusters, CLOCK) == [
         "A (host:1): cannot be asked. No broker can be reached.",
         "host:2",
-        "└── no flow into it is known: there are no heartbeats",
+        "└── no flow into it is known",
     ]
     assert document(clusters, CLOCK) == [
         {
