@@ -36,7 +36,7 @@ PARTITIONS = 3
 GROUPS = 6
 Key = tuple[str, str, int]
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800 if LONG else 300)]
 
 
 class Life:

@@ -84,7 +84,7 @@ def await_offsets(bootstrap: str, group: str, expected: dict[Place, int]) -> Non
 # -- over and back ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_over_and_back(sites: Sites, unique: Unique, protocol: str) -> None:
     """A topic of one cluster, read there, then as its copy, then there again."""
     topic = NumberedTopic(sites.here, unique("failover-t"), "here")
@@ -112,6 +112,7 @@ def test_over_and_back(sites: Sites, unique: Unique, protocol: str) -> None:
     traveller.assert_complete(topic.counts)
 
 
+@pytest.mark.slow
 def test_active_active(sites: Sites, unique: Unique) -> None:
     """Both clusters are written, and on each the group reads the topic and the copy of the other's."""
     name, group = unique("failover-both"), unique("failover-g")
@@ -163,7 +164,7 @@ def copied(sites: Sites, unique: Unique) -> Copied:
     return Copied(topic.topic, remote)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_group_with_members_is_not_moved(
     sites: Sites, copied: Copied, unique: Unique, protocol: str
 ) -> None:

@@ -65,7 +65,9 @@ class Writing:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("variant", [DEFAULT, IDENTITY], ids=lambda v: v.folder)
+@pytest.mark.parametrize(
+    "variant", [DEFAULT, pytest.param(IDENTITY, marks=pytest.mark.slow)], ids=lambda v: v.folder
+)
 def test_consumer_and_then_producer_move(
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,

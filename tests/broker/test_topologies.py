@@ -261,6 +261,7 @@ def has_heartbeat(cluster: KafkaCluster, topic: str, flow: tuple[str, str], sinc
 # -- identity policy ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @with_identity
 def test_one_way_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     topic = unique("kept-one")
@@ -270,6 +271,7 @@ def test_one_way_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Uni
     assert named(clusters, topic) == {"east": {topic}, "hub": {topic}}
 
 
+@pytest.mark.slow
 @with_identity
 def test_fan_in_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     """Topics of three clusters become one."""
@@ -294,6 +296,7 @@ def test_fan_in_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Uniq
     assert named(clusters, topic).keys() == set(ALIASES)
 
 
+@pytest.mark.slow
 @with_identity
 def test_chain_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     topic, began = unique("kept-chain"), time.time_ns() // 1_000_000

@@ -59,6 +59,7 @@ def stop_in_time(worker: ConnectWorker) -> None:
 # -- without its cluster ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["killed", "frozen"])
 def test_a_worker_that_has_lost_its_cluster_ends_in_time(
     home: KafkaCluster, flow: Flow, tmp_path: Path, unique: Unique, trouble: str
@@ -84,7 +85,7 @@ def test_a_worker_that_has_lost_its_cluster_ends_in_time(
             flow.check()
 
 
-@pytest.mark.parametrize("is_hanging", [False, True])
+@pytest.mark.parametrize("is_hanging", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_worker_that_never_had_a_cluster_ends_in_time(tmp_path: Path, is_hanging: bool) -> None:
     port = free_port()
     with socket.socket() as listener:
@@ -111,6 +112,7 @@ def hanging(
         yield worker
 
 
+@pytest.mark.slow
 def test_a_worker_whose_spark_hangs_ends_in_time(hanging: ConnectWorker, flow: Flow) -> None:
     stop_in_time(hanging)
     flow.produce(100)
@@ -119,6 +121,7 @@ def test_a_worker_whose_spark_hangs_ends_in_time(hanging: ConnectWorker, flow: F
         flow.check()
 
 
+@pytest.mark.slow
 def test_a_connector_whose_spark_hangs_stops_in_time_and_comes_back(
     hanging: ConnectWorker, flow: Flow
 ) -> None:
