@@ -21,8 +21,8 @@ from steady import SteadyProducer
 from sparkmirror.tools.clusters import KafkaCluster
 
 LONG = os.environ.get("CHAOS_LONG") == "1"
-RECORDS = 200_000 if LONG else 30_000
-KILLS = 24 if LONG else 5
+RECORDS = 200_000 if LONG else 20_000
+KILLS = 24 if LONG else 4
 RESTARTS = 8 if LONG else 2
 PARTITIONS = 12
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)

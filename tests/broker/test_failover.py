@@ -164,6 +164,7 @@ def copied(sites: Sites, unique: Unique) -> Copied:
     return Copied(topic.topic, remote)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_group_with_members_is_not_moved(
     sites: Sites, copied: Copied, unique: Unique, protocol: str
@@ -190,6 +191,7 @@ def both_ways(sites: Sites, copied: Copied, unique: Unique) -> None:
         await_offsets(sites.here, group, {(copied.topic, 0): offset + 10})
 
 
+@pytest.mark.slow
 def test_a_rewound_group_gets_a_lower_checkpoint_and_is_not_moved_back(
     sites: Sites, copied: Copied, unique: Unique
 ) -> None:
@@ -209,6 +211,7 @@ def test_a_rewound_group_gets_a_lower_checkpoint_and_is_not_moved_back(
     assert group_offsets(sites.here, group) == {(copied.topic, 0): 10}
 
 
+@pytest.mark.slow
 def test_a_group_that_is_deleted_stays_on_the_target(
     sites: Sites, copied: Copied, unique: Unique
 ) -> None:

@@ -27,13 +27,11 @@ def numbered(first: int, count: int) -> list[NewRecord]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "has_rest",
-    [
-        pytest.param(False, id="alone"),
-        pytest.param(True, id="internal rest", marks=pytest.mark.slow),
-    ],
+    [pytest.param(False, id="alone"), pytest.param(True, id="internal rest")],
 )
 def test_nodes_share_the_work_and_take_over(
     source_cluster: KafkaCluster,

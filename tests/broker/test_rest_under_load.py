@@ -42,6 +42,7 @@ class Round(NamedTuple):
         return self.late_p99 > LATE_S * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_reads_a_second_while_three_flows_run(
     cluster_pair: ClusterPair, tmp_path: Path, unique: Unique, capsys: pytest.CaptureFixture[str]

@@ -82,6 +82,7 @@ def test_three_connectors_migrate_topics_groups_and_settings(
             TOPIC,
             "heartbeats",
             "msksource.checkpoints.internal",
+            "mm2-offset-map.msksource.internal",
             "mm2-progress.msksource.internal",
         }
         assert user_topics(source) == {TOPIC, "mm2-offset-syncs.mskdest.internal"}

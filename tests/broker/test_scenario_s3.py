@@ -64,10 +64,9 @@ class Writing:
             self._topic.mixed(1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "variant", [DEFAULT, pytest.param(IDENTITY, marks=pytest.mark.slow)], ids=lambda v: v.folder
-)
+@pytest.mark.parametrize("variant", [DEFAULT, IDENTITY], ids=lambda v: v.folder)
 def test_consumer_and_then_producer_move(
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,

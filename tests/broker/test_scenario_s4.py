@@ -58,6 +58,7 @@ def clusters(tmp_path: Path) -> Iterator[Clusters]:
             cluster.close()
 
 
+@pytest.mark.slow
 def test_two_workers_collect_the_logs_of_two_centres(clusters: Clusters, tmp_path: Path) -> None:
     target = clusters.target.bootstrap
     ports = free_port(), free_port()

@@ -45,6 +45,7 @@ IDENTITY_FLOWS = {
 Flows = Mapping[tuple[str, str], str]
 Unique = Callable[[str], str]
 Clusters = dict[str, KafkaCluster]
+pytestmark = pytest.mark.slow
 with_default = pytest.mark.parametrize("mirror", ["default"], indirect=True)
 with_identity = pytest.mark.parametrize("mirror", ["identity"], indirect=True)
 
@@ -261,7 +262,6 @@ def has_heartbeat(cluster: KafkaCluster, topic: str, flow: tuple[str, str], sinc
 # -- identity policy ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @with_identity
 def test_one_way_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     topic = unique("kept-one")
@@ -271,7 +271,6 @@ def test_one_way_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Uni
     assert named(clusters, topic) == {"east": {topic}, "hub": {topic}}
 
 
-@pytest.mark.slow
 @with_identity
 def test_fan_in_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     """Topics of three clusters become one."""
@@ -296,7 +295,6 @@ def test_fan_in_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Uniq
     assert named(clusters, topic).keys() == set(ALIASES)
 
 
-@pytest.mark.slow
 @with_identity
 def test_chain_with_names_kept(mirror: Mirror, clusters: Clusters, unique: Unique) -> None:
     topic, began = unique("kept-chain"), time.time_ns() // 1_000_000

@@ -23,6 +23,7 @@ RECORDS = SECONDS * 4000
 PARTITIONS = 6
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_two_copies_at_once_make_one_copy(
