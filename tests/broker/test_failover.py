@@ -165,7 +165,7 @@ def copied(sites: Sites, unique: Unique) -> Copied:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_with_members_is_not_moved(
     sites: Sites, copied: Copied, unique: Unique, protocol: str
 ) -> None:

@@ -1,6 +1,6 @@
 """Two copies of the same flow at once, on purpose: the target still equals the source.
 
-A short while in `make test`; a minute under load with CHAOS_LONG=1.
+A short while in `make slow`; a minute under load with CHAOS_LONG=1.
 """
 
 from __future__ import annotations
