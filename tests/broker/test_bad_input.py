@@ -91,6 +91,7 @@ def test_unreachable_brokers_are_tried_again_with_one_line_each(
         assert "Traceback" not in mirror.output
 
 
+@pytest.mark.slow
 def test_a_record_too_large_for_the_target_fails_its_partition_only_and_heals(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -394,6 +394,7 @@ def test_who_may_not_read_the_offset_map_goes_without(
 # -- many groups, moving coordinators ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_thousand_groups_take_a_few_requests(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = make(**SYNC)
     flow.write_syncs((0, 0, 0), (0, 10, 10), (1, 0, 0), (1, 10, 10))

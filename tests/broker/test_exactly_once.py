@@ -109,6 +109,7 @@ def after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
+@pytest.mark.slow
 def test_a_twin_that_is_killed_again_and_again(make: Make) -> None:
     mirrored = make(2)
     with mirrored.load(), mirrored.copying() as first:

@@ -240,6 +240,7 @@ def test_what_cannot_be_put_right_by_trying_again_is_raised(
         group.close()
 
 
+@pytest.mark.slow
 def test_work_goes_on_when_the_coordinator_is_restarted(
     three_broker_target: KafkaCluster, start: Start, shared: Shared
 ) -> None:

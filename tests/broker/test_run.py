@@ -214,10 +214,8 @@ def test_two_flows_in_opposite_directions_do_not_loop(
     assert sorted(names) == sorted([here, f"{here}-2", f"B.{there}"])
 
 
-@pytest.mark.parametrize(
-    "victim",
-    ["jvm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("python worker", "process"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["python worker", "jvm", "process"])
 def test_killed_parts_are_replaced_and_nothing_is_lost(
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,

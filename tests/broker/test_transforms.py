@@ -135,15 +135,9 @@ def written(copy: PartitionCopy) -> list[str]:
     return [copy.plan.remote] if copy.records else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        "everything",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("RegexRouter by header", "InsertHeader", "RegexRouter")
-        ),
-    ],
+    "name", ["everything", "RegexRouter by header", "InsertHeader", "RegexRouter"]
 )
 def test_nothing_is_lost_and_nothing_comes_twice_when_the_task_is_killed(
     make: Make, name: str
@@ -170,6 +164,7 @@ def test_nothing_is_lost_and_nothing_comes_twice_when_the_task_is_killed(
     assert_same(made.arrived(), expected)
 
 
+@pytest.mark.slow
 def test_two_tasks_at_once_write_every_record_once(make: Make) -> None:
     made, chain = make(2), chain_of(EVERYTHING)
     with made.copying(chain) as one, made.copying(chain) as other:

@@ -173,6 +173,7 @@ def test_reading_for_once_takes_no_place_among_the_sessions(make: Make) -> None:
     assert session.answer(payload).session_id == 0
 
 
+@pytest.mark.slow
 def test_a_throttled_reader_waits_as_long_as_it_is_told(
     make: Make, narrow: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
