@@ -15,6 +15,7 @@ from validation_answers import same_definition, same_entry
 from sparkmirror.config.plugins import STRUCTURED_TRANSFORMATIONS
 
 _PATIENCE_S = 60.0
+_IN_A_ROW = 5
 _POLL_S = 0.1
 _HEADERS = (
     "content-type",
@@ -49,10 +50,17 @@ def replay(
     seen = {}
     for step in steps:
         if isinstance(step, Await):
-            worker.await_state(step.connector, step.state, step.tasks)
+            _await(worker, step)
         else:
             seen[step.name] = normal(step, _ask(worker, step, run, kafka), worker, run)
     return seen
+
+
+def _await(worker: ConnectWorker, step: Await) -> None:
+    """Seen several times in a row: what was just asked for may not have begun yet, and the state be that of before."""
+    for _ in range(_IN_A_ROW):
+        worker.await_state(step.connector, step.state, step.tasks)
+        time.sleep(_POLL_S)
 
 
 def _ask(worker: ConnectWorker, ask: Ask, run: str, kafka: str) -> Answer:
