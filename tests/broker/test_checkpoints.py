@@ -460,6 +460,7 @@ def test_checkpoints_leave_while_many_groups_are_moved(
     assert seen[:2] == [([first], {0: (10, 10)}), ([second], {0: (20, 20)})]
 
 
+@pytest.mark.slow
 def test_groups_are_asked_for_at_their_new_coordinator(three_broker_source: KafkaCluster) -> None:
     flow = Checkpointed(three_broker_source, three_broker_source)
     names = [flow.group(f"g{i}") for i in range(30)]

@@ -94,6 +94,7 @@ def test_without_describe_producers(make: Make, monkeypatch: pytest.MonkeyPatch)
     mirrored.assert_same()
 
 
+@pytest.mark.slow
 def test_twins_from_scratch_under_load_and_a_third_one_late(make: Make) -> None:
     mirrored = make(3)
     with mirrored.load(), mirrored.copying() as first, mirrored.copying():

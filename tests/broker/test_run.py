@@ -187,6 +187,7 @@ def test_identity_policy_latest_and_packing_on_one_slot(
     assert {record.key for record in copied} == {b"key-%d" % i for i in range(100, 140)}
 
 
+@pytest.mark.slow
 def test_two_flows_in_opposite_directions_do_not_loop(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -258,6 +258,7 @@ def await_everywhere(fleet: Fleet, name: str, state: str, tasks: list[str]) -> N
         worker.wait_states(name, state, tasks)
 
 
+@pytest.mark.slow
 def test_a_paused_connector_stays_paused_over_a_restart(fleet: Fleet, copies: Copies) -> None:
     name, topic = "copy-1", copies.topics[1]
     fleet.leader().tell(name, "pause")

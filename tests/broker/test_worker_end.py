@@ -140,6 +140,7 @@ def test_a_connector_whose_spark_hangs_stops_in_time_and_comes_back(
 # -- stopped connectors ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stopped_connector_soon_has_no_tasks(
     home: KafkaCluster, flow: Flow, tmp_path: Path, unique: Unique
 ) -> None:
