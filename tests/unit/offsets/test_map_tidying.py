@@ -5,24 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
 from sparkmirror.offsets.map_tidying import removed, tidied
-from sparkmirror.offsets.offset_map import PartitionMap, of_runs
-
-PLACE = Place("t", 0, "A.t", 0)
-IDS = TopicIds(b"s" * 16, b"t" * 16)
-OTHER = TopicIds(b"s" * 16, b"T" * 16)
-
-
-def segment(*runs: tuple[int, int, int], ids: TopicIds = IDS) -> Segment:
-    return of_runs(PLACE, ids, [Run(*run) for run in runs])
-
-
-def known(*segments: Segment) -> PartitionMap:
-    found = PartitionMap(PLACE)
-    for order, one in enumerate(segments):
-        found.put(one, order)
-    return found
+from sparkmirror.offsets.offset_map import PartitionMap
+from tests.unit.offsets.segments import OTHER, PLACE, known, segment
 
 
 def test_neighbours_become_one_but_for_the_last() -> None:

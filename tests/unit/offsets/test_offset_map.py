@@ -5,30 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
+from sparkmirror.formats.offset_map import Run, Segment
 from sparkmirror.offsets.map_writer import MapWriter
 from sparkmirror.offsets.offset_map import (
     MOST_NUMBERS,
     PartitionMap,
     Translation,
     merged,
-    of_runs,
 )
-
-PLACE = Place("t", 0, "A.t", 0)
-IDS = TopicIds(b"s" * 16, b"t" * 16)
-OTHER = TopicIds(b"S" * 16, b"t" * 16)
-
-
-def segment(*runs: tuple[int, int, int], ids: TopicIds = IDS) -> Segment:
-    return of_runs(PLACE, ids, [Run(*run) for run in runs])
-
-
-def known(*segments: Segment) -> PartitionMap:
-    found = PartitionMap(PLACE)
-    for order, one in enumerate(segments):
-        found.put(one, order)
-    return found
+from tests.unit.offsets.segments import IDS, OTHER, PLACE, known, segment
 
 
 def offsets(found: PartitionMap, *wanted: int, log_start: int | None = 0) -> list[int | None]:
