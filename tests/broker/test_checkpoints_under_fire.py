@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 from kafka_tools import (
@@ -24,6 +21,7 @@ from kafka_tools import (
     wait_for,
 )
 from numbered import NumberedTopic, Standing, await_copies
+from repeating import Repeating
 from running import Mirror
 
 from sparkmirror.formats.mirror import Checkpoint, decode_checkpoint
@@ -49,34 +47,12 @@ class Life:
         self.rewinder = groups[-1]
         self.committed: dict[str, dict[int, int]] = {group: {} for group in groups}
         self.rewinds = 0
-        self._over = threading.Event()
-        self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        assert not self._errors, self._errors
-
-    def _run(self) -> None:
-        try:
-            while not self._over.wait(0.05):
-                self._topic.mixed(1)
-                ends = end_offsets(self._topic.bootstrap, self._topic.topic)
-                for group in self.groups:
-                    self._commit(group, ends)
-        except BaseException as error:  # noqa: BLE001 - is told in the thread that waits
-            self._errors.append(error)
+    def go_on(self) -> None:
+        self._topic.mixed(1)
+        ends = end_offsets(self._topic.bootstrap, self._topic.topic)
+        for group in self.groups:
+            self._commit(group, ends)
 
     def _commit(self, group: str, ends: dict[int, int]) -> None:
         last = self.committed[group]
@@ -106,7 +82,7 @@ def test_checkpoints_never_go_back_and_end_up_exact(
     checkpoints = Checkpoints(target, topic.topic)
     nodes = two_nodes(tmp_path, source_cluster, target_cluster, topic.topic)
     life = Life(topic, groups, rng)
-    with nodes[0], nodes[1], life:
+    with nodes[0], nodes[1], Repeating(life.go_on, 0.05):
         wait_for("each group has checkpoints", lambda: checkpoints.groups() == set(groups), 120)
         for number in range(KILLS):
             node = nodes[number % 2]

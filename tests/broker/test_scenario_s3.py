@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pytest
 from connect_worker import ConnectWorker
@@ -14,6 +12,7 @@ from flow_records import command, properties_file
 from kafka_tools import consume, create_topic, topics, wait_for
 from numbered import NumberedTopic, Standing, Stream, await_copies
 from program import Program
+from repeating import Repeating
 from scenario_files import ScenarioFiles
 from traveller import Traveller
 
@@ -35,33 +34,6 @@ class Variant(NamedTuple):
 
 DEFAULT = Variant("default", (), keeps_names=False)
 IDENTITY = Variant("identity", ("-rpc", f"{JAVA}.IdentityReplicationPolicy"), keeps_names=True)
-
-
-class Writing:
-    """The application's producer: writes all the time, with transactions, until it is stopped."""
-
-    def __init__(self, topic: NumberedTopic) -> None:
-        self._topic = topic
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.2):
-            self._topic.mixed(1)
 
 
 @pytest.mark.slow
@@ -104,7 +76,7 @@ def test_consumer_and_then_producer_move(
         tmp_path / "sync-group.log",
     )
     with ConnectWorker(tmp_path, files.path("connect-distributed.properties")) as worker:
-        with Writing(topic):
+        with Repeating(lambda: topic.mixed(1), 0.2):  # the application's producer
             traveller.visit(source, [name], lambda: len(traveller.read) == 3)
             start_replication(worker, files, variant)
             with sync:
