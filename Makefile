@@ -25,8 +25,14 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# Broker tests wait more than they compute: the unit tests run beside them, and are shown after them.
 test: setup check ## check, then the tests (real brokers)
-	$(BIN)/pytest tests/unit tests/broker -m "not slow"
+	@mkdir -p build; \
+	$(BIN)/pytest tests/unit > build/unit-tests.log 2>&1 & unit=$$!; \
+	trap 'kill $$unit 2> /dev/null || true' EXIT INT TERM; \
+	broker=0; $(BIN)/pytest tests/broker -m "not slow" || broker=$$?; \
+	units=0; wait $$unit || units=$$?; cat build/unit-tests.log; \
+	test $$broker -eq 0 && test $$units -eq 0
 
 slow: setup ## the broker tests that make test leaves out
 	$(BIN)/pytest tests/broker -m slow --timeout 900

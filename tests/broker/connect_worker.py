@@ -81,6 +81,18 @@ class ConnectWorker(Program):
     ) -> Answer:
         """One REST call; a body is sent as JSON."""
         sent = None if body is None else json.dumps(body).encode()
+        status, headers, text = self._call(method, path, sent, timeout)
+        return Answer(status, headers, json.loads(text) if text else None)
+
+    def text(self, path: str) -> str:
+        """What a GET of something that is not JSON gives; it must succeed."""
+        status, _, text = self._call("GET", path, None, _CALL_S)
+        assert status == 200, f"GET {path}: {status} {text!r}"
+        return text.decode()
+
+    def _call(
+        self, method: str, path: str, sent: bytes | None, timeout: float
+    ) -> tuple[int, dict[str, str], bytes]:
         kind = {} if sent is None else {"Content-Type": "application/json"}
         address = urlsplit(self.url)
         connection = http.client.HTTPConnection(
@@ -91,7 +103,7 @@ class ConnectWorker(Program):
             answer = connection.getresponse()
             text = answer.read()
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, json.loads(text) if text else None)
+            return answer.status, found, text
         finally:
             connection.close()
 

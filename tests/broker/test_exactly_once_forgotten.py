@@ -132,4 +132,4 @@ def test_of_two_copies_of_old_records_one_stands_back(
 
 
 def stands_back(task: Copying) -> bool:
-    return bool(task.task._troubles.errors)
+    return bool(task.task._troubles.standing)

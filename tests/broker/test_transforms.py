@@ -271,8 +271,8 @@ def test_a_factor_that_was_asked_for_is_not_lowered(make: Make) -> None:
     made, chain = make(), chain_of(CHAINS["TimestampRouter"])
     made.produce(1, days=1)
     with made.copying(chain, replication_factor=7, may_lower_factor=False) as task:
-        task.until("the error", lambda: bool(task.task._troubles.errors))
-        (error,) = task.task._troubles.errors.values()
+        task.until("the error", lambda: bool(task.task._troubles.standing))
+        ((error, _),) = task.task._troubles.standing.values()
     assert "INVALID_REPLICATION_FACTOR" in error
     assert f"Creating topic A.{made.names[0]}.20231115" in error
 

@@ -25,6 +25,7 @@ from kafka_tools import (
     topics,
     wait_for,
 )
+from prometheus_client.parser import text_string_to_metric_families
 from worker_flow import MIRROR, Flow, heartbeats
 
 from sparkmirror.tools.clusters import KafkaCluster, free_port
@@ -260,6 +261,18 @@ class Secrets:
         self.file.write_text(f"topics={self._flow.topic}\n")
 
 
+def attempts(worker: ConnectWorker, connector: str, task: str) -> float:
+    """How often it was started again by itself, as Prometheus would read it; -1 if that is not told."""
+    for family in text_string_to_metric_families(worker.text("/metrics")):
+        for sample in family.samples:
+            if sample.name == "sparkmirror_restart_attempts" and sample.labels == {
+                "connector": connector,
+                "task": task,
+            }:
+                return sample.value
+    return -1
+
+
 def test_a_failed_connector_shows_why_and_comes_back_by_itself(
     worker: ConnectWorker, flow: Flow, tmp_path: Path
 ) -> None:
@@ -268,6 +281,8 @@ def test_a_failed_connector_shows_why_and_comes_back_by_itself(
     secrets.create_without(worker, errors_restart_backoff_ms="500")
     assert str(secrets.file) in worker.wait_failed(flow.name)
     worker.wait_until_says(f"Starting {flow.name} again (attempt 2)")
+    wait_for("attempts in metrics", lambda: attempts(worker, flow.name, "") >= 2)
+    assert flow.name in worker.text("/status")
     secrets.bring()
     status = worker.wait_running(flow.name, 2)
     assert "trace" not in status["connector"]
@@ -315,9 +330,11 @@ def test_a_failed_task_shows_why_and_goes_on_by_itself(worker: ConnectWorker, fl
     status = worker.wait_states(flow.name, "RUNNING", ["FAILED", "RUNNING"])
     assert f"{flow.topic}-0" in status["tasks"][0]["trace"]
     assert "max.message.bytes" in status["tasks"][0]["trace"]
+    wait_for("attempts in metrics", lambda: attempts(worker, flow.name, "0") >= 1)
     set_topic_configs(flow.target.bootstrap, flow.remote, {"max.message.bytes": "1000000"})
     flow.check()
     worker.wait_running(flow.name, 2)
+    wait_for("attempts are over", lambda: attempts(worker, flow.name, "0") == 0)
     worker.delete(flow.name)
 
 

@@ -255,7 +255,9 @@ def test_whose_word_counts_about_a_task(
         mark = same_partition(task)
         for number, (first, state, worker_id, generation) in enumerate(cases):
             stores.statuses.put_task(task, first)
-            stores.statuses.put_task(task, Status(state, worker_id, generation, f"case {number}"))
+            restarts = number % 3  # a field of ours, which Java does not know
+            status = Status(state, worker_id, generation, f"case {number}", restarts=restarts)
+            stores.statuses.put_task(task, status)
             # Read after the others, as it is in the same partition.
             stores.statuses.put_task(mark, Status(State.PAUSED, "mark", number))
             stores.statuses.put_task(mark, Status(State.FAILED, f"mark:{number}", number))

@@ -205,6 +205,7 @@ class ConnectHerder:
                 self._follow_configs()
             self._obey_news()
             self._restart_due()
+            self._tell_settled()
             if self.group.is_leader:  # after our own work was stopped, if that is what has ended it
                 self.statuses.remove_unknown(self.stores.configs.snapshot())
             if self.group.is_settled:  # else nobody could say who leads, and who owns what
@@ -330,16 +331,24 @@ class ConnectHerder:
         if tasks:
             self.workload.restart_tasks(tasks, config, say=False)
 
+    def _tell_settled(self) -> None:
+        """Who runs well again: the attempts that it took are not shown any longer."""
+        for item in self.restarts.take_settled(time.monotonic()):
+            self.statuses.tell_settled(item)
+
     # -- what the worker tells (from any thread) ----------------------------------------------------
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None:
-        self.statuses.put_connector(name, state, error)
+        self.statuses.put_connector(name, state, error, self.restarts.attempts(name))
         if state is State.RUNNING:
             self.reconfigure(name)
         self._said(name, name, state, error)
 
-    def task_said(self, task: TaskId, state: State, error: BaseException | None) -> None:
-        self.statuses.put_task(task, state, error)
+    def task_said(
+        self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
+    ) -> None:
+        restarts = attempts + self.restarts.attempts(task)
+        self.statuses.put_task(task, state, error, restarts)
         self._said(task, task.connector, state, error)
 
     def failures(self) -> list[str]:

@@ -18,7 +18,10 @@ Item = str | TaskId
 class _Record:
     attempts: int = 0
     due: float | None = None
+    is_running: bool = False
+    """Started again, and not failed since."""
     started: float = 0.0
+    reset: float = 0.0
 
 
 class Restarts:
@@ -37,8 +40,10 @@ class Restarts:
             self._records.pop(item, None)
             return None
         record = self._records.setdefault(item, _Record(started=now))
-        if now - record.started > config.reset_ms / 1000:
+        record.reset = config.reset_ms / 1000
+        if now - record.started > record.reset:
             record.attempts = 0
+        record.is_running = False
         if record.due is not None:
             return record.due
         if 0 <= config.max_attempts <= record.attempts:
@@ -55,7 +60,19 @@ class Restarts:
             record.attempts += 1
             record.due = None
             record.started = now
+            record.is_running = True
         return due
+
+    def take_settled(self, now: float) -> list[Item]:
+        """Those that have run for so long since they were started again that the next failure is a new one."""
+        settled = [
+            item
+            for item, record in self._records.items()
+            if record.is_running and now - record.started > record.reset
+        ]
+        for item in settled:
+            del self._records[item]
+        return settled
 
     def next_due(self) -> float | None:
         return min((r.due for r in self._records.values() if r.due is not None), default=None)

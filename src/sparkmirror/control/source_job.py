@@ -20,6 +20,7 @@ from sparkmirror.dataplane.job import CopyJob, SparkSession
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
+from sparkmirror.dataplane.reporting import Standing
 from sparkmirror.errors import KafkaError, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import Progress
 from sparkmirror.kafka import admin
@@ -38,8 +39,8 @@ _WITHOUT_SPARK: TopicPartition = ("", -1)
 class TaskWatcher(Protocol):
     """Who wants to know how the tasks fare. Called from the job's thread."""
 
-    def stands_still(self, task: int, error: str) -> None:
-        """At least one partition of the task does not go on; it is tried again by itself."""
+    def stands_still(self, task: int, error: str, attempts: int) -> None:
+        """At least one partition of the task does not go on; it is tried again by itself. Told again at each new attempt."""
 
     def goes_on(self, task: int) -> None:
         """All partitions of a task that stood still go on."""
@@ -81,7 +82,9 @@ class SourceJob:
         self._stopping = threading.Event()
         self.is_alive = True
         """False while nothing will be copied before the tasks change."""
-        self._standing: dict[int, dict[TopicPartition, str]] = {}
+        self._standing: dict[int, dict[TopicPartition, Standing]] = {}
+        self._attempts: dict[int, int] = {}
+        """Of tasks that stand still, as they were told last."""
         self._thread = threading.Thread(target=self._run, name=f"source tasks {name}", daemon=True)
         self._thread.start()
 
@@ -93,6 +96,7 @@ class SourceJob:
             self._tasks = dict(tasks)
             for gone in [task for task in self._standing if task not in tasks]:
                 self._standing.pop(gone)  # if it comes back it begins anew
+                self._attempts.pop(gone, None)
             self._end_copying()
 
     def stop(self) -> None:
@@ -205,13 +209,14 @@ class SourceJob:
             self._spark.start()
         except SparkError as error:
             for task, standing in list(self._standing.items()):
-                if not standing:
-                    self._watcher.stands_still(task, str(error))
-                standing[_WITHOUT_SPARK] = str(error)
+                before = standing.get(_WITHOUT_SPARK)
+                attempts = 0 if before is None else before.attempts + 1
+                standing[_WITHOUT_SPARK] = Standing(str(error), attempts)
+                self._tell_standing(task, standing)
             raise
         for task, standing in list(self._standing.items()):
             if standing.pop(_WITHOUT_SPARK, None) is not None and not standing:
-                self._watcher.goes_on(task)
+                self._tell_going_on(task)
 
     def share_changed(self, share: int) -> None:
         """Other jobs came or went: give back what is more than our share now."""
@@ -236,15 +241,26 @@ class SourceJob:
         for row in report.partitions:
             key = (row.topic, row.partition)
             if row.error:
-                standing[key] = row.error
+                standing[key] = Standing(row.error, row.attempts)
             else:
                 standing.pop(key, None)
             for topic in row.written:
                 self._watcher.wrote(report.task, topic)
-        if standing and not stood:
-            self._watcher.stands_still(report.task, "\n".join(sorted(set(standing.values()))))
-        elif stood and not standing:
-            self._watcher.goes_on(report.task)
+        if standing:
+            self._tell_standing(report.task, standing)
+        elif stood:
+            self._tell_going_on(report.task)
+
+    def _tell_standing(self, task: int, standing: Mapping[TopicPartition, Standing]) -> None:
+        attempts = max(each.attempts for each in standing.values())
+        if self._attempts.get(task) != attempts:
+            self._attempts[task] = attempts
+            errors = sorted({each.error for each in standing.values()})
+            self._watcher.stands_still(task, "\n".join(errors), attempts)
+
+    def _tell_going_on(self, task: int) -> None:
+        self._attempts.pop(task, None)
+        self._watcher.goes_on(task)
 
 
 class _Reports:

@@ -54,6 +54,8 @@ class Status:
     generation: int
     trace: str | None = None
     version: str | None = None
+    restarts: int = 0
+    """How often it was started again by itself, in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class TaskState:
     worker_id: str
     trace: str | None = None
     version: str | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class ConnectorState:
     type: str = "source"
     trace: str | None = None
     version: str | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

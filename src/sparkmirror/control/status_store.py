@@ -280,7 +280,12 @@ def _fields(status: Status) -> StatusFields | None:
     if status.state == State.DESTROYED:
         return None
     return StatusFields(
-        status.state.value, status.worker_id, status.generation, status.trace, status.version
+        status.state.value,
+        status.worker_id,
+        status.generation,
+        status.trace,
+        status.version,
+        status.restarts,
     )
 
 
@@ -288,5 +293,10 @@ def _status(fields: StatusFields | None) -> Status | None:
     if fields is None:
         return None
     return Status(
-        State(fields.state), fields.worker_id, fields.generation, fields.trace, fields.version
+        State(fields.state),
+        fields.worker_id,
+        fields.generation,
+        fields.trace,
+        fields.version,
+        fields.restarts,
     )

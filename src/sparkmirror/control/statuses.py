@@ -34,24 +34,43 @@ class Statuses:
         self._removed: dict[Item, Status] = {}
         """What was to be seen of them at the last look; a worker's last word may come after the removal."""
 
-    def put_connector(self, name: str, state: State, error: BaseException | None = None) -> None:
-        status = self._status(state, error)
+    def put_connector(
+        self, name: str, state: State, error: BaseException | None = None, restarts: int = 0
+    ) -> None:
+        status = self._status(state, error, restarts)
         if state in _SAFE:
             self._store.put_connector_safe(name, status)
         else:
             self._store.put_connector(name, status)
 
-    def put_task(self, task: TaskId, state: State, error: BaseException | None = None) -> None:
-        status = self._status(state, error)
+    def put_task(
+        self, task: TaskId, state: State, error: BaseException | None = None, restarts: int = 0
+    ) -> None:
+        status = self._status(state, error, restarts)
         if state in _SAFE:
             self._store.put_task_safe(task, status)
         else:
             self._store.put_task(task, status)
 
-    def _status(self, state: State, error: BaseException | None) -> Status:
+    def tell_settled(self, item: Item) -> None:
+        """It runs, and how often it was started again before is of no account any more."""
+        known = self._store.everything().get(item)
+        if (
+            known is None
+            or known.state is not State.RUNNING
+            or known.worker_id != self._worker_id
+            or not known.restarts
+        ):
+            return
+        if isinstance(item, TaskId):
+            self.put_task(item, State.RUNNING)
+        else:
+            self.put_connector(item, State.RUNNING)
+
+    def _status(self, state: State, error: BaseException | None, restarts: int) -> Status:
         trace = None if error is None else trace_of(error)
         version = None if state is State.UNASSIGNED else VERSION
-        return Status(state, self._worker_id, self._generation(), trace, version)
+        return Status(state, self._worker_id, self._generation(), trace, version, restarts)
 
     def remove_unknown(self, config: ClusterConfig) -> None:
         """Take away what is said of connectors and tasks that do not exist any more: the leader's duty."""
@@ -84,6 +103,7 @@ class Statuses:
             tasks=tuple(_task_state(number, known) for number, known in tasks),
             trace=status.trace,
             version=status.version,
+            restarts=status.restarts,
         )
 
     def task(self, task: TaskId) -> TaskState:
@@ -120,4 +140,6 @@ def is_known(config: ClusterConfig, item: Item) -> bool:
 
 
 def _task_state(number: int, status: Status) -> TaskState:
-    return TaskState(number, status.state, status.worker_id, status.trace, status.version)
+    return TaskState(
+        number, status.state, status.worker_id, status.trace, status.version, status.restarts
+    )

@@ -29,7 +29,11 @@ class WorkerEvents(Protocol):
     """The herder, as its worker sees it. Called from any thread; must not block."""
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None: ...
-    def task_said(self, task: TaskId, state: State, error: BaseException | None) -> None: ...
+    def task_said(
+        self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
+    ) -> None:
+        """`attempts`: how often a task that mends itself was tried again since it stands still."""
+
     def reconfigure(self, name: str) -> None: ...
     def wrote(self, task: TaskId, topic: str) -> None: ...
 
@@ -82,8 +86,9 @@ class _JobWatcher:
         self._worker = worker
         self._events = events
 
-    def stands_still(self, task: int, error: str) -> None:
-        self._events.task_said(TaskId(self._name, task), State.FAILED, SparkMirrorError(error))
+    def stands_still(self, task: int, error: str, attempts: int) -> None:
+        failure = SparkMirrorError(error)
+        self._events.task_said(TaskId(self._name, task), State.FAILED, failure, attempts)
 
     def goes_on(self, task: int) -> None:
         self._events.task_said(TaskId(self._name, task), State.RUNNING, None)

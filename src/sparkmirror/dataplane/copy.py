@@ -130,7 +130,7 @@ class CopyTask:
                 "Flow %s, task %d: copying %d partition(s).",
                 self._plan.flow,
                 self._plan.index,
-                len(self._copies) - len(self._troubles.errors),
+                len(self._copies) - len(self._troubles.standing),
             )
             while time.monotonic() < deadline and not self._stopped():
                 self._turn()
@@ -160,7 +160,7 @@ class CopyTask:
             self._troubles.open(waiting)
 
     def _tick(self, now: float) -> None:
-        self._reporter.report(now, self._copies.values(), self._troubles.errors)
+        self._reporter.report(now, self._copies.values(), self._troubles.standing)
         for part in self._wire:
             part.expire()
         if now - self._refreshed_at > self._plan.source.metadata_max_age:
@@ -187,7 +187,7 @@ class CopyTask:
         self._poller.close()
 
     def _ledger(self) -> list[LedgerRow]:
-        errors = self._troubles.errors
+        standing = self._troubles.standing
         return [
             LedgerRow(
                 copy.plan.topic,
@@ -197,7 +197,7 @@ class CopyTask:
                 copy.bytes,
                 copy.position.offset,
                 copy.target_offset,
-                errors.get(copy.key, ""),
+                standing[copy.key].error if copy.key in standing else "",
             )
             for copy in self._copies.values()
         ]

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats import progress
@@ -26,6 +26,16 @@ from .sending import Sender, SideWrite
 
 log = logging.getLogger(__name__)
 _FULL_REPORT_EVERY = 30
+
+
+class Standing(NamedTuple):
+    """Why a partition stands still, and how often it was tried again since."""
+
+    error: str
+    attempts: int
+
+
+_GOES_ON = Standing("", 0)
 
 
 @dataclass(slots=True)
@@ -142,14 +152,14 @@ class Reporter:
         self,
         now: float,
         copies: Collection[PartitionCopy],
-        errors: Mapping[TopicPartition, str],
+        standing: Mapping[TopicPartition, Standing],
     ) -> None:
         if now >= self._flush_at:
             self._flush_at = now + self._settings.flush_interval
             self._flush()
         if now >= self._progress_at:
             self._progress_at = now + self._settings.progress_interval
-            self._report_progress(copies, errors)
+            self._report_progress(copies, standing)
             self._mapping.flush()  # group offsets are translated every few seconds, however seldom positions are written
 
     def finish(self, copies: Iterable[PartitionCopy]) -> None:
@@ -213,7 +223,7 @@ class Reporter:
     # -- progress -----------------------------------------------------------------------------
 
     def _report_progress(
-        self, copies: Collection[PartitionCopy], errors: Mapping[TopicPartition, str]
+        self, copies: Collection[PartitionCopy], standing: Mapping[TopicPartition, Standing]
     ) -> None:
         if not self._settings.progress_topic:
             return
@@ -221,8 +231,8 @@ class Reporter:
         self._reports += 1
         rows: dict[int, list[PartitionProgress]] = {}
         for copy in copies:
-            if full or copy.key in self._stirred or copy.key in errors:
-                row = self._row(copy, errors.get(copy.key, ""))
+            if full or copy.key in self._stirred or copy.key in standing:
+                row = self._row(copy, standing.get(copy.key, _GOES_ON))
                 rows.setdefault(copy.plan.task, []).append(row)
         self._stirred.clear()
         if not rows:
@@ -237,9 +247,9 @@ class Reporter:
         batch = records.control_batch(reports, now)
         self._sender.write(SideWrite(self._settings.progress_topic, 0, batch, _Unheard(), None))
 
-    def _row(self, copy: PartitionCopy, error: str) -> PartitionProgress:
+    def _row(self, copy: PartitionCopy, standing: Standing) -> PartitionProgress:
         position: Position = copy.position
-        state = "FAILED" if error else "RUNNING"
+        state = "FAILED" if standing.error else "RUNNING"
         return PartitionProgress(
             copy.plan.topic,
             copy.plan.partition,
@@ -251,8 +261,9 @@ class Reporter:
             copy.lag,
             self._ages.get(copy.key, -1),
             state,
-            error,
+            standing.error,
             self._losses.get(copy.key, ""),
+            standing.attempts,
             copy.routed,
         )
 

@@ -22,7 +22,7 @@ from .plan import TaskPlan
 from .positions import PositionStore
 from .record_path import RecordCopy
 from .record_resume import RecordResumer
-from .reporting import Reporter
+from .reporting import Reporter, Standing
 from .resume import Outcome
 from .sending import Sender
 
@@ -83,6 +83,8 @@ class Troubles:
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
         self._waits: dict[PartitionCopy, float] = {}
         self._told: Exception | None = None
+        self._attempts: dict[PartitionCopy, int] = {}
+        """How often those that stand still were tried again."""
         self.stale = False
         """Set when the metadata should be read anew before the next try."""
 
@@ -91,9 +93,12 @@ class Troubles:
         self.stale = False
 
     @property
-    def errors(self) -> dict[tuple[str, int], str]:
-        """Why partitions stand still."""
-        return {copy.key: str(error) for copy, (error, _, _) in self._failed.items()}
+    def standing(self) -> dict[tuple[str, int], Standing]:
+        """Which partitions stand still, and why."""
+        return {
+            copy.key: Standing(str(error), self._attempts.get(copy, 0))
+            for copy, (error, _, _) in self._failed.items()
+        }
 
     def add(self, copy: PartitionCopy) -> None:
         """Something of this partition was refused."""
@@ -102,6 +107,8 @@ class Troubles:
     def passed(self, copy: PartitionCopy) -> None:
         """It goes on: the next trouble is a new one."""
         self._waits.pop(copy, None)
+
+        self._attempts.pop(copy, None)
 
     def turn(self, now: float) -> None:
         """Deal with what is due."""
@@ -283,6 +290,7 @@ class Troubles:
                 self._failed[copy] = (error, time.monotonic() + wait, wait)
             else:
                 due.append(copy)
+                self._attempts[copy] = self._attempts.get(copy, 0) + 1
         if due:
             self.resume(due)
 

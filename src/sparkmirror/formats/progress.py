@@ -38,6 +38,8 @@ class PartitionProgress:
     """Why the partition stands still, if it does."""
     loss: str = ""
     """What was lost or not as it was, last time that happened in this task."""
+    attempts: int = 0
+    """How often it was tried again since it stands still."""
     routed: str = ""
     """With transforms: the topics that records went to, with a space between."""
 

@@ -38,6 +38,8 @@ class StatusFields:
     generation: int
     trace: str | None = None
     version: str | None = None
+    restarts: int = 0
+    """How often it was started again by itself, in a row. Ours: left out where it is 0; Java's workers do not look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,16 @@ def _written(record: StatusRecord) -> tuple[str, dict[str, Any] | None]:
 def _status_fields(status: StatusFields | None) -> dict[str, Any] | None:
     if status is None:
         return None
-    return {
+    fields: dict[str, Any] = {
         "state": status.state,
         "trace": status.trace,
         "worker_id": status.worker_id,
         "generation": status.generation,
         "version": status.version,
     }
+    if status.restarts:
+        fields["restarts"] = status.restarts
+    return fields
 
 
 def _topic_fields(connector: str, topic: str, use: TopicUse) -> dict[str, Any]:
@@ -164,6 +169,7 @@ def _status(value: bytes | None) -> StatusFields | None:
         integer(fields, "generation"),
         _text_or_none(fields, "trace"),
         _text_or_none(fields, "version"),
+        integer(fields, "restarts") if "restarts" in fields else 0,
     )
 
 

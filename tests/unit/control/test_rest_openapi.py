@@ -10,8 +10,10 @@ from sparkmirror.control.loggers import Loggers
 from sparkmirror.control.rest.admin import Admin
 from sparkmirror.control.rest.connectors import Connectors
 from sparkmirror.control.rest.internal import Internal
+from sparkmirror.control.rest.metrics import Metrics
 from sparkmirror.control.rest.plugins import ConnectorPlugins
 from sparkmirror.control.rest.root import Root
+from sparkmirror.control.rest.status_page import StatusPage
 from tests.unit.control.rest_herder import MemoryHerder, MemoryPlugins
 
 
@@ -26,6 +28,8 @@ def test_every_endpoint_is_described_and_no_other() -> None:
             ConnectorPlugins(MemoryPlugins()).routes(),
             Admin(herder, Loggers()).routes(),
             openapi.OpenApi().routes(),
+            Metrics(herder, "w:1").routes(),
+            StatusPage(herder, "w:1").routes(),
         )
         for route in routes
     }

@@ -74,3 +74,26 @@ def test_two_failures_before_a_restart_are_one(items: list[str | TaskId], now: f
         assert restarts.failed(item, policy(), now) == now + 1
     assert sorted(map(str, restarts.take_due(now + 1))) == sorted({str(item) for item in items})
     assert restarts.take_due(now + 1) == []
+
+
+def test_who_has_run_long_enough_since_its_restart_is_settled_once() -> None:
+    restarts = Restarts()
+    due = restarts.failed(TASK, policy(), 100.0)
+    assert due is not None
+    assert restarts.take_settled(1000.0) == [], "it was not even started again"
+    restarts.take_due(due)
+    assert restarts.take_settled(due + 60.0) == []
+    assert restarts.attempts(TASK) == 1
+    assert restarts.take_settled(due + 60.1) == [TASK]
+    assert restarts.take_settled(due + 60.2) == []
+    assert restarts.attempts(TASK) == 0
+
+
+def test_who_has_failed_again_is_not_settled() -> None:
+    restarts = Restarts()
+    due = restarts.failed(TASK, policy(max_attempts=1), 100.0)
+    assert due is not None
+    restarts.take_due(due)
+    assert restarts.failed(TASK, policy(max_attempts=1), due + 1) is None
+    assert restarts.take_settled(due + 1000.0) == []
+    assert restarts.attempts(TASK) == 1

@@ -61,9 +61,11 @@ class Spark:
 class Watcher:
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []
+        self.attempts: list[int] = []
 
-    def stands_still(self, task: int, error: str) -> None:
+    def stands_still(self, task: int, error: str, attempts: int) -> None:
         self.said.append(("stands still", task))
+        self.attempts.append(attempts)
 
     def goes_on(self, task: int) -> None:
         self.said.append(("goes on", task))
@@ -88,25 +90,21 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def report(task: int, error: str) -> Progress:
+def report(task: int, error: str, attempts: int = 0) -> Progress:
     state = "FAILED" if error else "RUNNING"
-    row = PartitionProgress("t", task, "a.t", 0, 0, 0, 0, 0, -1, state, error, "")
+    row = PartitionProgress("t", task, "a.t", 0, 0, 0, 0, 0, -1, state, error, "", attempts)
     return Progress("msc", task, 0, 0, (row,))
 
 
 def test_without_spark_tasks_stand_still_until_it_comes_up() -> None:
     spark, watcher = Spark(SparkError("no Java")), Watcher()
     job = job_of(spark, watcher, {0: TASK, 1: TASK})
-    wait_for(lambda: len(watcher.said) >= 2)
+    wait_for(lambda: watcher.attempts[-2:] == [1, 1])  # Spark was tried again
     spark.error = None  # what comes after it has no cluster to ask, which is tried again
-    wait_for(lambda: len(watcher.said) >= 4)
+    wait_for(lambda: ("goes on", 1) in watcher.said)
     job.stop()
-    assert watcher.said == [
-        ("stands still", 0),
-        ("stands still", 1),
-        ("goes on", 0),
-        ("goes on", 1),
-    ]
+    assert watcher.said[:2] == [("stands still", 0), ("stands still", 1)]
+    assert watcher.said[-2:] == [("goes on", 0), ("goes on", 1)]
 
 
 def test_a_stop_does_not_wait_for_spark_to_come_up() -> None:
@@ -142,6 +140,19 @@ def test_what_stands_still_is_told_once_a_restart_and_only_of_our_tasks() -> Non
     job.set_tasks({1: TASK})
     job._note([report(0, "too large")])
     assert watcher.said[2:] == [("stands still", 0)], "it is not ours any more"
+    job.stop()
+    spark.may_start.set()
+
+
+def test_every_new_attempt_is_told() -> None:
+    watcher = Watcher()
+    spark = Spark(None)
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK})
+    wait_for(lambda: job._standing.keys() == {0})
+    job._note([report(0, "too large", attempts) for attempts in (0, 0, 1, 1, 2)])
+    job._note([report(0, ""), report(0, "too large")])
+    assert watcher.attempts == [0, 1, 2, 0]
     job.stop()
     spark.may_start.set()
 

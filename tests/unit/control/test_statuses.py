@@ -110,3 +110,19 @@ def test_nothing_is_taken_away_again_while_the_removal_is_on_its_way(status: Fix
         status.statuses.remove_unknown(STOPPED)
     status.settle()
     assert status.logs[0].removals == 1
+
+
+def test_attempts_are_shown_until_it_has_settled(status: Fixture) -> None:
+    task = TaskId("c", 0)
+    status.statuses.put_connector("c", State.RUNNING, restarts=2)
+    status.statuses.put_task(task, State.FAILED, ValueError("no"), restarts=3)
+    status.settle()
+    known = status.statuses.connector("c")
+    assert (known.restarts, known.tasks[0].restarts) == (2, 3)
+    status.statuses.tell_settled("c")
+    status.statuses.tell_settled(task)
+    status.settle()
+    known = status.statuses.connector("c")
+    assert known.restarts == 0
+    assert known.tasks[0].restarts == 3, "it has failed again meanwhile"
+    assert known.tasks[0].state is State.FAILED

@@ -63,7 +63,9 @@ class Events:
         self.tasks: list[tuple[TaskId, State, bool]] = []
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None: ...
-    def task_said(self, task: TaskId, state: State, error: BaseException | None) -> None:
+    def task_said(
+        self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
+    ) -> None:
         self.tasks.append((task, state, task.connector in Slow.running))
 
     def reconfigure(self, name: str) -> None: ...

@@ -26,6 +26,7 @@ STATUSES = st.builds(
     NUMBERS,
     TEXTS | st.none(),
     TEXTS | st.none(),
+    NUMBERS,
 )
 RECORDS: st.SearchStrategy[StatusRecord] = st.one_of(
     st.builds(ConnectorStatusRecord, TEXTS, STATUSES | st.none()),
@@ -57,6 +58,11 @@ def test_a_record_comes_back_as_it_was(record: StatusRecord) -> None:
             TaskStatusRecord("a-b", 1, StatusFields("FAILED", "w:1", 2, "Error\n\tat x")),
             b"status-task-a-b-1",
             b'{"state":"FAILED","trace":"Error\\n\\tat x","worker_id":"w:1","generation":2,"version":null}',
+        ),
+        (
+            TaskStatusRecord("src", 0, StatusFields("RUNNING", "w:1", 2, restarts=3)),
+            b"status-task-src-0",
+            b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":2,"version":null,"restarts":3}',
         ),
         (TaskStatusRecord("src", 0, None), b"status-task-src-0", None),
         (

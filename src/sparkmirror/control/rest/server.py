@@ -28,12 +28,14 @@ from .connectors import Connectors
 from .cors import Cors
 from .internal import Herders, Internal
 from .listeners import BoundListeners
+from .metrics import Metrics
 from .openapi import OpenApi
 from .plugins import ConnectorPlugins, Plugins
 from .protocol import ConnectProtocol
 from .root import Root
 from .routes import Route
 from .settings import RestSettings
+from .status_page import StatusPage
 from .tls import client_context, server_context
 
 _LOG = logging.getLogger(__name__)
@@ -193,6 +195,8 @@ class RestServer(_Listening):
             *Internal(lambda call: herder).routes(),
             *ConnectorPlugins(plugins).routes(),
             *OpenApi().routes(),
+            *StatusPage(herder, self.worker_id).routes(),
+            *Metrics(herder, self.worker_id).routes(),
         ]
         self._admin = Admin(herder, loggers).routes()
         if settings.config.admin_listeners is None:
