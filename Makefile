@@ -28,14 +28,14 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 # Broker tests wait more than they compute: the unit tests run beside them, and are shown after them.
 test: setup check ## check, then the tests (real brokers)
 	@mkdir -p build; \
-	$(BIN)/pytest tests/unit > build/unit-tests.log 2>&1 & unit=$$!; \
+	$(BIN)/pytest tests/unit -m "not slow" > build/unit-tests.log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2> /dev/null || true' EXIT INT TERM; \
 	broker=0; $(BIN)/pytest tests/broker -m "not slow" || broker=$$?; \
 	units=0; wait $$unit || units=$$?; cat build/unit-tests.log; \
 	test $$broker -eq 0 && test $$units -eq 0
 
-slow: setup ## the broker tests that make test leaves out
-	$(BIN)/pytest tests/broker -m slow --timeout 900
+slow: setup ## the tests that make test leaves out
+	$(BIN)/pytest tests/unit tests/broker -m slow --timeout 900
 
 peer: setup ## beside real Java workers, classes and clients
 	$(BIN)/pytest tests/peer --timeout 900

@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from sparkmirror.cli_check import check
 from sparkmirror.cli_groups import offsets, sync_group, topology
 from sparkmirror.config.connector_files import read_connector
 from sparkmirror.config.environment import properties_from_environment
@@ -18,6 +19,8 @@ from sparkmirror.config.properties import read_properties
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import SparkMirrorError
 from sparkmirror.logs import log_to_stderr
+from sparkmirror.processes import leave_no_core
+from sparkmirror.veil import VEIL
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,7 +29,7 @@ def commands() -> None:
     """Replicate Kafka topics between clusters, exactly once, on Spark."""
 
 
-for _command in (offsets, topology, sync_group):
+for _command in (check, offsets, topology, sync_group):
     commands.add_command(_command)
 
 
@@ -109,8 +112,9 @@ class _Signals:
 def main() -> None:
     """Entry point: our errors become one line and an exit code."""
     log_to_stderr()
+    leave_no_core()
     try:
         commands(prog_name="sparkmirror")
     except SparkMirrorError as error:
-        click.echo(f"sparkmirror: {error}", err=True)
+        click.echo(VEIL.hide(f"sparkmirror: {error}"), err=True)
         sys.exit(error.exit_code)

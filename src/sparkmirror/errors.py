@@ -4,6 +4,7 @@
     ├── ConfigError            a file, key or value is wrong; nothing was started
     ├── KafkaError             a cluster did not do what was asked
     │   ├── ConnectionFailed   no broker could be reached, or a connection broke (retriable)
+    │   ├── AccessFailed       we were not let in: certificates, passwords, tokens (a person can mend it while we run)
     │   └── BrokerError        a broker answered with an error code (flags tell whether to retry)
     ├── ReplicationError       a partition cannot go on without a person
     │   ├── RecordTooLarge     one record is larger than the target topic takes
@@ -57,6 +58,14 @@ class ConnectionFailed(KafkaError):
     """No broker could be reached, or a connection broke half-way."""
 
     retriable = True
+
+
+class AccessFailed(KafkaError):
+    """A broker was reached and did not let us in, or was not who it should be.
+
+    Not retriable, since trying often locks accounts: whoever waits for a person (a failed task, a failed connector) tries again
+    at long intervals, and goes on when it was mended.
+    """
 
 
 class BrokerError(KafkaError):

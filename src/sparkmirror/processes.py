@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one: a command line comes in, a running process goes out.
+"""Processes: a command line comes in, a running child that never outlives this one goes out; this one leaves no memory behind.
 
 A child left behind when its parent is killed with SIGKILL would hold ports and memory for ever, so
 each child asks the kernel to be killed with its parent (PR_SET_PDEATHSIG). Two things matter:
@@ -11,7 +11,9 @@ each child asks the kernel to be killed with its parent (PR_SET_PDEATHSIG). Two 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+# Less than the smallest core file; and of all limits the one for which Linux hands nothing to a program, either.
+_NO_CORE = 1
 # The parent may be gone before prctl runs: then the child has another one by now, and ends.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
@@ -27,6 +31,16 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
+
+
+def leave_no_core() -> None:
+    """Let no core file of this process, or of those it starts, be written: it would hold every password.
+
+    The hard limit stays, so that `prlimit --core=unlimited --pid PID` allows one for whoever needs it.
+    """
+    with contextlib.suppress(ValueError, OSError):  # it is lower already
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE, most))
 
 
 def spawn(

@@ -105,7 +105,9 @@ def test_a_record_too_large_for_the_target_fails_its_partition_only_and_heals(
         + [NewRecord(b"k", b"y", 1)] * 100,
         message_max_bytes=3_000_000,
     )
-    keys = properties(source_cluster, target_cluster, flow_topics=topic)
+    keys = properties(
+        source_cluster, target_cluster, flow_topics=topic, sync_topic_configs_enabled="false"
+    )
     mirror = Mirror(tmp_path, keys)
     with mirror:
         mirror.wait_until_says(f"{topic}-0: the record at offset 1")

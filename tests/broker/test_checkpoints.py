@@ -357,7 +357,7 @@ def test_without_the_last_checkpoints_only_what_is_new_is_translated(
     with flow.running(old, new, watch=watch):
         wait_for("the new one has a checkpoint", lambda: watch.offsets)
     assert [new in key.decode() for key, _ in watch.offsets] == [True]
-    assert f"The principal needs Read on topic {flow.checkpoints_topic}." in caplog.text
+    assert f"User:ANONYMOUS lacks the ACL Read on topic {flow.checkpoints_topic}." in caplog.text
 
 
 def test_who_may_not_read_the_syncs_fails_and_is_told_why(guarded: KafkaCluster) -> None:
@@ -368,7 +368,7 @@ def test_who_may_not_read_the_syncs_fails_and_is_told_why(guarded: KafkaCluster)
     running = flow.running(flow.group("g"))
     with pytest.raises(BrokerError) as caught, running:
         wait_for("the task fails", lambda: not running.is_alive)
-    assert caught.value.remedy == f"The principal needs Read on topic {flow.syncs_topic}."
+    assert f"User:ANONYMOUS lacks the ACL Read on topic {flow.syncs_topic}." in caught.value.remedy
 
 
 def test_who_may_not_read_the_offset_map_goes_without(
@@ -388,7 +388,7 @@ def test_who_may_not_read_the_offset_map_goes_without(
     with flow.running(group, watch=watch):
         wait_for("it has a checkpoint", lambda: watch.offsets)
     for topic in maps:
-        assert f"The principal needs Read on topic {topic}." in caplog.text
+        assert f"User:ANONYMOUS lacks the ACL Read on topic {topic}." in caplog.text
 
 
 # -- many groups, moving coordinators ---------------------------------------------------------------

@@ -134,4 +134,4 @@ def test_who_may_not_write_fails_and_is_told_why(
     with pytest.raises(BrokerError) as caught, running:
         wait_for("the task fails", lambda: not running.is_alive)
     assert "TOPIC_AUTHORIZATION_FAILED" in caught.value.message
-    assert caught.value.remedy == "The principal needs Write on topic heartbeats."
+    assert "User:ANONYMOUS lacks the ACL Write on topic heartbeats." in caught.value.remedy

@@ -150,6 +150,7 @@ def test_new_topics_and_new_partitions_are_found(
     assert_same(source_cluster, second, target_cluster, f"A.{second}")
 
 
+@pytest.mark.slow
 def test_identity_policy_latest_and_packing_on_one_slot(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_thirty_connectors_are_shared_evenly(fleet: Fleet) -> None:
         assert sorted(tasks.values()) == [11, 11, 11]
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(fleet: Fleet, copies: Copies) -> None:
     victims = fleet.workers if LONG else [fleet.owner("copy-0", 0)]

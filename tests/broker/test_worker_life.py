@@ -326,7 +326,7 @@ def too_large(flow: Flow) -> None:
 
 def test_a_failed_task_shows_why_and_goes_on_by_itself(worker: ConnectWorker, flow: Flow) -> None:
     too_large(flow)
-    worker.put(flow.name, flow.config())
+    worker.put(flow.name, flow.config(sync_topic_configs_enabled="false"))
     status = worker.wait_states(flow.name, "RUNNING", ["FAILED", "RUNNING"])
     assert f"{flow.topic}-0" in status["tasks"][0]["trace"]
     assert "max.message.bytes" in status["tasks"][0]["trace"]
@@ -342,7 +342,8 @@ def test_without_restarts_a_failed_task_waits_for_a_person(
     worker: ConnectWorker, flow: Flow
 ) -> None:
     too_large(flow)
-    worker.put(flow.name, flow.config(errors_restart_enabled="false"))
+    keys = {"errors_restart_enabled": "false", "sync_topic_configs_enabled": "false"}
+    worker.put(flow.name, flow.config(**keys))
     worker.wait_states(flow.name, "RUNNING", ["FAILED", "RUNNING"])
     set_topic_configs(flow.target.bootstrap, flow.remote, {"max.message.bytes": "1000000"})
     produce(flow.source.bootstrap, flow.topic, [NewRecord(b"k", b"other partition", 1)])

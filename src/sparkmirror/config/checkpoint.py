@@ -9,6 +9,7 @@ from typing import Literal, Self
 from sparkmirror.config import timers
 from sparkmirror.config.definitions import CHECKPOINT_KEYS, SOURCE_CONNECTOR_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require, split_list
+from sparkmirror.config.target_partitions import TargetPartitions
 from sparkmirror.config.validation import checkpoint_problems, java_class_problems
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import GroupFilter, TopicFilter
@@ -49,6 +50,7 @@ class CheckpointConfig:
     offset_syncs_location: Literal["source", "target"]
     admin_timeout_ms: int
     policy: ReplicationPolicy
+    target_partitions: TargetPartitions
     warnings: tuple[str, ...]
 
     @classmethod
@@ -81,6 +83,7 @@ class CheckpointConfig:
             ),
             admin_timeout_ms=values.integer("admin.timeout.ms"),
             policy=load_policy(values.text("replication.policy.class"), props),
+            target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
             warnings=(*values.warnings, *_notes(values)),
         )
         # A wrong pattern is a wrong setting: better found here than at the first refresh.
@@ -98,6 +101,12 @@ class CheckpointConfig:
     def checkpoints_topic(self) -> str:
         """Name of this flow's checkpoints topic on the target."""
         return self.policy.checkpoints_topic(self.source_alias)
+
+    def may_be_placed(self, topic: str) -> bool:
+        """Whether a topic's copy may have another number of partitions, on which records are placed by their keys."""
+        if self.policy.is_heartbeats_topic(topic):
+            return False
+        return self.target_partitions.count(topic) is not None
 
     def topic_filter(self) -> TopicFilter:
         """Which topics' offsets are followed."""

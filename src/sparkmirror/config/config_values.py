@@ -12,8 +12,7 @@ from typing import Any
 
 from sparkmirror.config.keys import Key, KeyType, convert
 from sparkmirror.config.validators import invalid, java_text
-
-HIDDEN = "[hidden]"
+from sparkmirror.secret_names import HIDDEN, is_secret
 
 Properties = Mapping[str, str | None]
 """A connector config as JSON gives it: a value may be null."""
@@ -129,5 +128,6 @@ def _typed(key: Key, props: Properties, find_class: FindClass) -> tuple[object, 
         if key.type is KeyType.CLASS:
             value = find_class(key.name, str(value))
     except ValueError as error:
-        return None, (invalid(key.name, text, str(error)),)
+        shown = HIDDEN if key.type is KeyType.PASSWORD or is_secret(key.name) else text
+        return None, (invalid(key.name, shown, str(error)),)
     return value, ()

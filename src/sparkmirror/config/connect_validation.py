@@ -28,6 +28,7 @@ from sparkmirror.config.validators import java_text
 from sparkmirror.config.versions import VERSION, version_problem
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import BadRequest, ConfigError, ConnectError
+from sparkmirror.secret_names import HIDDEN
 
 _CLASS = "connector.class"
 _VERSION = "connector.plugin.version"
@@ -71,11 +72,12 @@ def require_plugin(plugin: str, props: Properties) -> None:
         raise BadRequest(f"Included connector type {given} does not match request type {plugin}")
 
 
-def connector_plugin(props: Properties) -> Plugin:
-    """The connector that `props` name; BadRequest if they name none that exists."""
+def connector_plugin(props: Properties, written: Properties | None = None) -> Plugin:
+    """The connector that `props` name; BadRequest, which shows them as they were written, if they name none that exists."""
     name = props.get(_CLASS)
     if name is None:
-        shown = ", ".join(f"{key}={java_text(value)}" for key, value in masked(props).items())
+        given = masked(props if written is None else written)
+        shown = ", ".join(f"{key}={java_text(value)}" for key, value in given.items())
         raise BadRequest(f"Connector config {{{shown}}} contains no connector type")
     plugin = find_plugin(java_trim(name), PluginType.SOURCE)
     if plugin is None:
@@ -104,10 +106,10 @@ def resolved(
 
 def _validate(given: Properties, worker: WorkerConfig) -> dict[str, Any]:
     props, unresolved = resolved(given, worker)
-    plugin = connector_plugin(props)
+    plugin = connector_plugin(props, given)
     wrong_version = _version_problem(plugin, props)
     if wrong_version is not None:
-        return _wrong_version(props, wrong_version)
+        return _with_references(_wrong_version(props, wrong_version), given, props)
     framework_keys = (*CONNECTOR_KEYS, *SOURCE_CONNECTOR_KEYS, *stage_keys(props))
     framework = _framework_values(framework_keys, props, worker)
     connector = with_visibility(evaluate(plugin.keys, props, find_class))
@@ -119,7 +121,8 @@ def _validate(given: Properties, worker: WorkerConfig) -> dict[str, Any]:
     keys = {key.name: key for key in (*framework_keys, *plugin.keys) if not key.hidden}
     main = [Entry(None, values[name]) for name in _undefined(framework, values, keys)]
     main += [Entry(key, values[name]) for name, key in keys.items()]
-    return _answer(props, main, [*_overrides(props, worker), *converter_entries(props)])
+    answer = _answer(props, main, [*_overrides(props, worker), *converter_entries(props)])
+    return _with_references(answer, given, props)
 
 
 def _framework_values(
@@ -178,6 +181,21 @@ def _answer(props: Properties, main: Sequence[Entry], more: Sequence[Entry]) -> 
         "groups": list(dict.fromkeys(groups)),
         "configs": [entry.json() for entry in entries],
     }
+
+
+def _with_references(
+    answer: dict[str, Any], given: Properties, props: Properties
+) -> dict[str, Any]:
+    """The answer with references where the user wrote them: what they stand for stays on the worker."""
+    for entry in answer["configs"]:
+        value = entry["value"]
+        written, meant = given.get(value["name"]), props.get(value["name"])
+        if written is None or not meant or written == meant:
+            continue
+        if value["value"] not in (None, HIDDEN):
+            value["value"] = written
+        value["errors"] = [message.replace(meant, written) for message in value["errors"]]
+    return answer
 
 
 def _version_problem(plugin: Plugin, props: Properties) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from sparkmirror.config.config_values import ConfigValue, Properties
 from sparkmirror.config.converters import PARTS, converter_problems
 from sparkmirror.config.keys import Problem, check, class_not_found, java_trim, parse, split_list
-from sparkmirror.config.keys_mirror import CHECKPOINT_ONLY_KEYS
+from sparkmirror.config.keys_mirror import CHECKPOINT_ONLY_KEYS, TARGET_PARTITIONS_KEY
 from sparkmirror.config.keys_worker import RESTART_KEYS
 from sparkmirror.config.plugins import Plugin, full_class_name
 from sparkmirror.config.source import source_config_problems
@@ -87,7 +87,11 @@ def connector_problems(plugin: Plugin, props: Properties, worker: WorkerConfig) 
 
 
 def _checkpoint_rules(props: Mapping[str, str]) -> list[Problem]:
-    problems = [*checkpoint_problems(props), *java_class_problems(props)]
+    problems = [
+        *checkpoint_problems(props),
+        *java_class_problems(props),
+        *check((TARGET_PARTITIONS_KEY,), props),  # not among the keys that validation lists
+    ]
     if not check(_REFRESH_KEYS, props):
         zero = zero_problem(parse(_REFRESH_KEYS, props), _REFRESH)
         problems += [] if zero is None else [zero]

@@ -104,7 +104,9 @@ def split_flow(key: str, clusters: Sequence[str]) -> tuple[str, str, str]:
 def _blank_in_flow(key: str, value: str) -> str | None:
     """In a properties file a blank ends the key, so `A -> B.enabled = true` sets the key `A`."""
     if value.startswith("->") or key.endswith("->"):
-        return f"The line '{key} {value}' has a blank in its flow. Write A->B without blanks."
+        # What follows the equals sign may be a secret.
+        line = f"{key} {value.partition('=')[0].rstrip()}"
+        return f"The line '{line}…' has a blank in its flow. Write A->B without blanks."
     return None
 
 

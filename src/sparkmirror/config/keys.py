@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from sparkmirror.config.validators import Items, Validator, invalid
 from sparkmirror.errors import ConfigError
+from sparkmirror.secret_names import HIDDEN, is_secret
 
 JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what java.lang.String.trim removes
 _LIST_SEPARATOR = re.compile(r"\s*,\s*", re.ASCII)
@@ -227,7 +228,7 @@ def read(key: Key, values: Mapping[str, str]) -> tuple[object, Problem | None]:
             message = f'Missing required configuration "{key.name}" which has no default value.'
             return None, Problem(key.name, message)
         return (None if key.default is None else convert(key.type, key.default)), None
-    shown = "[hidden]" if key.type is KeyType.PASSWORD else text
+    shown = HIDDEN if key.type is KeyType.PASSWORD or is_secret(key.name) else text
     try:
         value = convert(key.type, text)
     except ValueError as error:

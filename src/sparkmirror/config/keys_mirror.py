@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.keys import Importance, Key, KeyType
-from sparkmirror.config.validators import Items, OneOf
+from sparkmirror.config.target_partitions import TARGET_PARTITIONS, target_partitions_problem
+from sparkmirror.config.validators import Between, Items, OneOf
 
 _JAVA = "org.apache.kafka.connect.mirror"
 DEFAULT_POLICY = f"{_JAVA}.DefaultReplicationPolicy"
@@ -89,6 +90,15 @@ _ALIAS_KEYS = (
     ),
 )
 
+PREFLIGHT_KEY = replace(
+    _flag(
+        "preflight.enabled",
+        "true",
+        "Ours. Whether what would go wrong is looked for, and told in the log, when the connector starts.",
+    ),
+    hidden=True,
+)
+
 SHARED_KEYS: tuple[Key, ...] = (
     _flag("enabled", "true", "Whether this flow copies anything. Heartbeats are sent regardless."),
     *_ALIAS_KEYS,
@@ -115,6 +125,7 @@ SHARED_KEYS: tuple[Key, ...] = (
         ),
         validator=Items(),
     ),
+    PREFLIGHT_KEY,
 )
 
 CONFIG_PROVIDERS_KEY = replace(
@@ -150,6 +161,62 @@ _METRIC_NAMES_KEY = replace(
     validator=Items(("legacy", "new"), may_be_empty=False),
 )
 
+TOPIC_SYNC_KEYS: tuple[Key, ...] = tuple(
+    replace(key, hidden=True)  # MirrorMaker 2 does not have them
+    for key in (
+        _flag(
+            "sync.topic.configs.dry.run",
+            "false",
+            "Ours. Whether differences of topic properties are only told in the log, and nothing is altered.",
+        ),
+        _flag(
+            "sync.topic.acls.dry.run",
+            "false",
+            "Ours. Whether differences of ACLs are only told in the log, and nothing is altered.",
+        ),
+        _flag(
+            "sync.topic.acls.delete.enabled",
+            "false",
+            "Ours. Whether an ACL that this flow has copied is removed when it is removed at the source.",
+        ),
+        _flag(
+            "sync.topic.acls.prefixed.enabled",
+            "false",
+            "Ours. Whether ACLs of prefixes of topic names are copied too.",
+        ),
+        _flag(
+            "sync.group.acls.enabled",
+            "false",
+            "Ours. Whether ACLs of consumer groups are copied too, under the same group names.",
+        ),
+        _flag(
+            "sync.topic.deletes.enabled",
+            "false",
+            "Ours. Whether a remote topic is deleted some time after its source topic was deleted.",
+        ),
+        replace(
+            _long(
+                "sync.topic.deletes.grace.ms",
+                "3600000",
+                "Ours. For how long the source topic must have been missing before the remote topic is deleted.",
+            ),
+            validator=Between(low=0),
+        ),
+    )
+)
+
+TARGET_PARTITIONS_KEY = replace(
+    _key(
+        TARGET_PARTITIONS,
+        KeyType.LIST,
+        "",
+        "Ours. Numbers of partitions of remote topics that are not to have as many as their sources: pattern:number, the first "
+        "that matches counts, or one number for all. Where the numbers differ, records are placed by their keys.",
+    ),
+    validator=target_partitions_problem,
+    hidden=True,  # MirrorMaker 2 does not have it
+)
+
 SOURCE_ONLY_KEYS: tuple[Key, ...] = (
     *_TOPICS_KEYS,
     _patterns(
@@ -175,12 +242,14 @@ SOURCE_ONLY_KEYS: tuple[Key, ...] = (
     _seconds("sync.topic.configs", "600", "How often topic properties are copied."),
     _flag("sync.topic.acls.enabled", "true", "Whether topic ACLs are copied."),
     _seconds("sync.topic.acls", "600", "How often topic ACLs are copied."),
+    *TOPIC_SYNC_KEYS,
     _key(
         "replication.factor",
         KeyType.INT,
         "2",
         "Replication factor of new remote topics; -1: the brokers' default.",
     ),
+    TARGET_PARTITIONS_KEY,
     _replicas("offset-syncs"),
     _long("offset.lag.max", "100", "How many records an offset sync may lag; 0: one per record."),
     _LOCATION_KEY,
@@ -227,6 +296,10 @@ CHECKPOINT_ONLY_KEYS: tuple[Key, ...] = (
     _TOPIC_FILTER_KEY,
     _METRIC_NAMES_KEY,
     *(replace(key, hidden=True) for key in (*_TOPICS_KEYS, _EMIT_SYNCS_KEY)),
+    replace(
+        TARGET_PARTITIONS_KEY,
+        doc="Ours. As the source connector of the same flow has it: groups of those topics are translated by time.",
+    ),
 )
 
 HEARTBEAT_ONLY_KEYS: tuple[Key, ...] = (

@@ -12,6 +12,7 @@ from sparkmirror.config.config_values import ConfigValue, Entry, Properties, con
 from sparkmirror.config.java_order import hash_order
 from sparkmirror.config.keys import Key, java_trim, split_list
 from sparkmirror.config.keys_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from sparkmirror.secret_names import HIDDEN, is_secret
 
 POLICY_KEY = "connector.client.config.override.policy"
 ALLOWLIST_KEY = "connector.client.config.override.allowlist"
@@ -73,6 +74,9 @@ def override_entries(kind: Kind, props: Properties, policy: OverridePolicy) -> l
 def _entry(name: str, prefix: str, kind: Kind, props: Properties, policy: OverridePolicy) -> Entry:
     key = _KEYS[kind].get(name)
     text = props[prefix + name]
-    value = ConfigValue(name, text) if key is None else config_value(key, {name: text})
+    if key is None:  # Java would show a password that a plugin of the user's reads
+        value = ConfigValue(name, HIDDEN if text is not None and is_secret(name) else text)
+    else:
+        value = config_value(key, {name: text})
     problem = policy.problem(name)
     return Entry(key, value if problem is None else value.with_errors(problem), prefix)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import javaproperties
 
 from sparkmirror.config.keys import java_trim
 from sparkmirror.errors import ConfigError
+
+_WRONG_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -26,13 +29,21 @@ def load_properties(path: Path) -> dict[str, str]:
     try:
         # The parser's types are unknown to mypy; its result is a plain dict of strings.
         loaded: dict[str, str] = javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as error:
+    except javaproperties.InvalidUEscapeError:
+        # The error would quote what follows the backslash, which may be part of a password.
         raise ConfigError(
-            f"{path} is not a properties file: {error}.",
+            f"{path} is not a properties file: line {_line_of_escape(text)} has a \\u that is none.",
             r"A backslash before u must be followed by four hexadecimal digits; write \\ for a "
             "backslash.",
-        ) from error
+        ) from None
     return loaded
+
+
+def _line_of_escape(text: str) -> int:
+    """The first line with an escape that lacks its digits; continued lines are counted, too."""
+    lines = text.splitlines()
+    wrong = (number for number, line in enumerate(lines, 1) if _WRONG_ESCAPE.search(line))
+    return next(wrong, len(lines))
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -9,6 +9,8 @@ from typing import Literal, Self
 from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.definitions import SOURCE_CONNECTOR_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require
+from sparkmirror.config.keys_mirror import TARGET_PARTITIONS_KEY, TOPIC_SYNC_KEYS
+from sparkmirror.config.target_partitions import TargetPartitions
 from sparkmirror.config.validation import isolation_level, java_class_problems, source_problems
 from sparkmirror.config.validators import OneOf, invalid
 from sparkmirror.policy.filters import ConfigPropertyFilter, TopicFilter
@@ -45,8 +47,16 @@ class SourceConfig:
     sync_topic_configs_interval_seconds: int
     sync_topic_acls_enabled: bool
     sync_topic_acls_interval_seconds: int
+    sync_topic_configs_dry_run: bool
+    sync_topic_acls_dry_run: bool
+    sync_topic_acls_delete: bool
+    sync_topic_acls_prefixed: bool
+    sync_group_acls: bool
+    sync_topic_deletes: bool
+    sync_topic_deletes_grace_ms: int
     replication_factor: int
     replication_factor_explicit: bool
+    target_partitions: TargetPartitions
     offset_syncs_replication_factor: int
     offset_syncs_replication_factor_explicit: bool
     offset_syncs_location: Literal["source", "target"]
@@ -65,10 +75,8 @@ class SourceConfig:
     @classmethod
     def parse(cls, props: Mapping[str, str]) -> Self:
         """Settings from a connector config; one ConfigError that names everything wrong in it."""
-        require(
-            [*check(_KEYS, props), *source_config_problems(props)],
-            f"Connector {props.get('name', '?')}",
-        )
+        found = dict.fromkeys([*check(_KEYS, props), *source_config_problems(props)])
+        require(list(found), f"Connector {props.get('name', '?')}")
         values = parse(_KEYS, props)
         policy_class = values.text("replication.policy.class")
         config = cls(
@@ -86,8 +94,16 @@ class SourceConfig:
             sync_topic_configs_interval_seconds=_interval(values, "sync.topic.configs"),
             sync_topic_acls_enabled=_runs(values, "sync.topic.acls"),
             sync_topic_acls_interval_seconds=_interval(values, "sync.topic.acls"),
+            sync_topic_configs_dry_run=values.boolean("sync.topic.configs.dry.run"),
+            sync_topic_acls_dry_run=values.boolean("sync.topic.acls.dry.run"),
+            sync_topic_acls_delete=values.boolean("sync.topic.acls.delete.enabled"),
+            sync_topic_acls_prefixed=values.boolean("sync.topic.acls.prefixed.enabled"),
+            sync_group_acls=values.boolean("sync.group.acls.enabled"),
+            sync_topic_deletes=values.boolean("sync.topic.deletes.enabled"),
+            sync_topic_deletes_grace_ms=values.integer("sync.topic.deletes.grace.ms"),
             replication_factor=values.integer("replication.factor"),
             replication_factor_explicit="replication.factor" in values.given,
+            target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
             offset_syncs_replication_factor=values.integer("offset-syncs.topic.replication.factor"),
             offset_syncs_replication_factor_explicit=(
                 "offset-syncs.topic.replication.factor" in values.given
@@ -123,6 +139,12 @@ class SourceConfig:
         """Name of this flow's checkpoints topic, which is no copy although it looks like one."""
         return self.policy.checkpoints_topic(self.source_alias)
 
+    def wanted_partitions(self, topic: str) -> int | None:
+        """How many partitions a topic's copy is to have; None: as many as the topic. Heartbeats keep to the one they have."""
+        if self.policy.is_heartbeats_topic(topic):
+            return None
+        return self.target_partitions.count(topic)
+
     def topic_filter(self) -> TopicFilter:
         """Which topics the user wants."""
         return TopicFilter(self.topics, self.topics_exclude)
@@ -134,7 +156,12 @@ class SourceConfig:
 
 def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
     """What the key table cannot say: rules between keys, and what this program cannot do."""
-    problems = [*source_problems(props), *java_class_problems(props)]
+    problems = [
+        *source_problems(props),
+        *java_class_problems(props),
+        # Validation lists MirrorMaker 2's keys only, but ours count too.
+        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY), props),
+    ]
     level = _ISOLATION_LEVELS("isolation.level of the source consumer", isolation_level(props))
     if level is not None:
         problems.append(Problem("source.consumer.isolation.level", level))

@@ -12,6 +12,7 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.offsets.groups import Groups, Offsets
 
 from .background import Background
+from .checking import check_checkpoints
 from .clients import cluster_for
 from .connector import ConnectorContext
 from .internal import provide_compacted
@@ -85,6 +86,7 @@ class CheckpointConnector:
             ):
                 if self._background.ready():
                     self._context.request_task_reconfiguration()
+                check_checkpoints(self._props, self._config, self._source, self._target)
                 self._keep_looking()
         finally:
             self._source.close()

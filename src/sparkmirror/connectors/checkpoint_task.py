@@ -16,11 +16,13 @@ from sparkmirror.formats.mirror import Checkpoint, encode_checkpoint
 from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.offsets.by_time import TimeTranslator
 from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, offsets_to_sync, translated
 from sparkmirror.offsets.groups import Answers, Groups, Offsets
 from sparkmirror.offsets.homecoming import Echoes, Homecoming, Moves
 from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapReader, WayBack
+from sparkmirror.offsets.placed_groups import PlacedGroups
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
 from sparkmirror.offsets.translator import Translator
 
@@ -55,7 +57,9 @@ class CheckpointTask:
         self._downstream = cache(self._naming.downstream)
         self._clusters: list[Cluster] = []
         self._source_groups = Groups(self._cluster("source", "admin", "checkpoint-source-admin"))
-        self._target_groups = Groups(self._cluster("target", "admin", "checkpoint-target-admin"))
+        self._target_groups = Groups(
+            self._cluster("target", "admin", "checkpoint-target-admin"), "Read"
+        )
         writer = record_writer(props, task.index)
         self._clusters.append(writer)
         self._topic = InternalTopic(writer, config.checkpoints_topic)
@@ -63,6 +67,17 @@ class CheckpointTask:
         echoes = self._cluster("source", "consumer", "checkpoints-source-consumer")
         opposite = InternalTopic(echoes, config.policy.checkpoints_topic(config.target_alias))
         self._homecoming = Homecoming(self._naming, Echoes(opposite, task.groups))
+        self._placed = PlacedGroups(
+            cache(config.may_be_placed),
+            self._downstream,
+            self._store,
+            TimeTranslator(
+                self._cluster("source", "consumer", "times-source-consumer"),
+                self._cluster("target", "admin", "times-target-admin"),
+                self._downstream,
+            ),
+        )
+        self._is_copied = cache(self._copied)
         self._stored_keys: set[bytes] = set()
         self._unstored_keys: dict[bytes, None] = {}
 
@@ -82,7 +97,7 @@ class CheckpointTask:
 
     # -- start ----------------------------------------------------------------------------------
 
-    def _translator(self, stopping: threading.Event) -> Translator | None:
+    def _translator(self, stopping: threading.Event) -> MapReader | None:
         """Who translates, once the last checkpoints are known or it is known that they cannot be; None if told to stop."""
         is_restored = self._restore(stopping)
         if stopping.is_set():
@@ -128,7 +143,7 @@ class CheckpointTask:
 
     # -- loop -----------------------------------------------------------------------------------
 
-    def _work(self, translator: Translator, stopping: threading.Event) -> None:
+    def _work(self, translator: MapReader, stopping: threading.Event) -> None:
         config = self._config
         interval = max(_LEAST_INTERVAL, config.emit_checkpoints_interval_seconds)
         emit = Job(self._label, interval, lambda: self._emit(translator))
@@ -160,16 +175,19 @@ class CheckpointTask:
 
     # -- checkpoints ----------------------------------------------------------------------------
 
-    def _emit(self, translator: Translator) -> None:
+    def _emit(self, translator: MapReader) -> None:
         """Write the checkpoints that say something new."""
         now = time.time_ns() // 1_000_000
         answers = _some(self._source_groups.committed(self._task.groups))
         self._tell(answers.failed)
+        placed = self._placed
+        placed.look(answers.found, self._is_copied, translator)
         news = [
             checkpoint
             for group, offsets in answers.found.items()
-            for checkpoint in self._checkpoints(group, offsets, translator)
+            for checkpoint in self._checkpoints(group, placed.by_map(group, offsets), translator)
         ]
+        news += placed.news()
         is_syncing = self._config.sync_group_offsets_enabled
         is_homeward = is_syncing and self._homecoming.take(news, answers.found)
         if news:
@@ -177,10 +195,15 @@ class CheckpointTask:
             for checkpoint in news:
                 self._store.put(checkpoint)
             self._context.wrote(self._topic.name)
+        placed.written()
         self._store_offsets(news)
         if is_homeward:
             # At once: a task that comes after this one takes what it finds written for done.
             self._move(self._homecoming.pending)
+
+    def _copied(self, topic: str) -> bool:
+        """Whether this flow copies a topic: it is wanted, and does not come from the target."""
+        return self._is_wanted(topic) and not self._naming.comes_from_target(topic)
 
     def _checkpoints(
         self, group: str, offsets: Offsets, translator: Translator

@@ -13,6 +13,7 @@ from sparkmirror.formats.mirror import Heartbeat, encode_heartbeat
 from sparkmirror.offsets.internal_topic import InternalTopic
 
 from .background import Background
+from .checking import check_heartbeats
 from .clients import cluster_for, record_writer
 from .connector import ConnectorContext, TaskContext
 from .internal import provide_compacted
@@ -52,10 +53,12 @@ class HeartbeatConnector:
 
     def _work(self) -> None:
         try:
-            patiently(self._create_topic, self._background.stopping, self._label)
+            is_there = patiently(self._create_topic, self._background.stopping, self._label)
+            self._background.ready()
+            if is_there:
+                check_heartbeats(self._props, self._config, self._target)
         finally:
             self._target.close()
-        self._background.ready()
 
     def _create_topic(self) -> None:
         config = self._config

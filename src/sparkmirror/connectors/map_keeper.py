@@ -185,6 +185,8 @@ class MapKeeper:
         count = 0
         try:
             self._refresh(place)
+            if self._settings.places(place.topic, self._source, self._target):
+                return  # its records went to any partition
             runs = remap(self._pair(place), source, target, self._stopping)
             for segment in _segments(place, ids, runs):
                 self._topic.append([formats.encode(segment)])

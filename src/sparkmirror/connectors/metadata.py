@@ -11,6 +11,8 @@ from sparkmirror.kafka.admin import ConfigEntry, NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.policy.filters import ConfigPropertyFilter
 
+from .topic_configs import is_copied
+
 log = logging.getLogger(__name__)
 
 
@@ -22,11 +24,8 @@ def creation_configs(
         entry.name: entry.value
         for entry in entries
         if entry.value is not None
-        and not entry.read_only
-        and not entry.sensitive
-        and not entry.is_static_broker
         and (with_defaults or not entry.is_default)
-        and wanted.matches(entry.name)
+        and is_copied(entry, wanted)
     }
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.plan import assign
-from sparkmirror.errors import KafkaError
+from sparkmirror.errors import BrokerError, KafkaError
+from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
+from .acl_sync import TopicAclSync
 from .background import Background
+from .checking import check_copying
 from .connector import ConnectorContext
+from .ledger import Ledger
 from .map_keeper import MapKeeper
-from .patience import patiently, pause
+from .news import News
+from .patience import Job, patiently, pause
 from .source_settings import source_settings
 from .source_topics import SourceTopics
+from .topic_configs import TopicConfigSync, incompatible
+from .topic_deletes import TopicDeletes
 
 log = logging.getLogger(__name__)
 TASK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceTask"
@@ -36,10 +44,20 @@ class SourceConnector:
         self._label = f"Connector {config.name} ({config.source_alias}->{config.target_alias})"
         self._source = Cluster(self._settings.source)
         self._target = Cluster(self._settings.target)
+        self._home = Cluster(self._settings.store_cluster)
         self._topics = SourceTopics(self._settings, self._source, self._target)
         patience = self._settings.config.admin_timeout_ms / 1000
         self._background = Background(self._label, self._watch, context.fail, patience)
         self._map_keeper: MapKeeper | None = None
+        self._configs = TopicConfigSync(config, self._source, self._target, self._label)
+        ledger = Ledger(self._home, self._settings.store, "synced-acls")
+        self._acls = TopicAclSync(config, self._source, self._target, ledger, self._label)
+        self._deletes: TopicDeletes | None = None
+        if config.sync_topic_deletes:
+            self._deletes = TopicDeletes(
+                self._settings, self._source, self._target, self._home, self._label
+            )
+        self._news = News()
 
     def start(self) -> None:
         for warning in self._settings.config.warnings:
@@ -77,12 +95,61 @@ class SourceConnector:
             self._keep_map()
             if self._background.ready():
                 self._context.request_task_reconfiguration()
-            interval = self._settings.refresh_interval
-            while interval and not pause(stopping, interval):
-                self._look()
+            check_copying(self._props, self._settings.config, self._source, self._target)
+            jobs = self._jobs()
+            while jobs:
+                job = min(jobs, key=lambda job: job.due)
+                if pause(stopping, job.left):
+                    return
+                job.run()
         finally:
             self._source.close()
             self._target.close()
+            self._home.close()
+
+    def _jobs(self) -> list[Job]:
+        """What is done at intervals: ACLs and properties at once and from then on, new topics after one interval."""
+        config, now = self._settings.config, time.monotonic()
+        jobs = []
+        if config.sync_topic_acls_enabled:
+            seconds = config.sync_topic_acls_interval_seconds
+            jobs.append(self._job("ACLs", seconds, self._sync_acls, now))
+        if config.sync_topic_configs_enabled:
+            seconds = config.sync_topic_configs_interval_seconds
+            jobs.append(self._job("topic properties", seconds, self._sync_configs, now))
+        if interval := self._settings.refresh_interval:
+            jobs.append(Job(self._label, interval, self._look))
+        return jobs
+
+    def _job(self, what: str, seconds: int, action: Callable[[], None], due: float) -> Job:
+        """Errors that do not pass by themselves are told once, and the next round tries again."""
+
+        def run() -> None:
+            try:
+                self._target.refresh([])  # whoever is the controller now is to alter things
+                action()
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                if self._news.is_new(what, str(error)):
+                    log.error("%s: %s are not in step: %s", self._label, what, error)
+            else:
+                self._news.over(what)
+
+        job = Job(f"{self._label}, {what}", float(seconds), run)
+        job.due = due
+        return job
+
+    def _sync_acls(self) -> None:
+        self._acls.sync({topic for topic, _ in self._topics.partitions()})
+
+    def _sync_configs(self) -> None:
+        try:
+            self._configs.sync(self._topics.remotes())
+        except BrokerError as error:
+            if error.code != messages.UNSUPPORTED_VERSION:
+                raise
+            raise incompatible(self._target, error) from error
 
     def _keep_map(self) -> None:
         if self._settings.copy.offset_map_topic and not self._background.stopping.is_set():
@@ -93,6 +160,8 @@ class SourceConnector:
         try:
             if self._topics.refresh():
                 self._context.request_task_reconfiguration()
+            if self._deletes is not None:
+                self._deletes.look(self._topics.partitions())
         except KafkaError as error:
             log.warning("%s: the topics could not be looked at: %s", self._label, error)
 

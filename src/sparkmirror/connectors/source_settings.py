@@ -14,6 +14,7 @@ from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.errors import ConfigError
 from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.formats.progress import progress_topic
+from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.settings import ClientSettings, client_settings
 from sparkmirror.transforms.chain import TransformChain
@@ -45,6 +46,21 @@ class SourceSettings:
         """The topic that all copies of a source topic go to; None if transforms decide that record by record."""
         remote, transforms = self.remote(topic), self.copy.transforms
         return remote if transforms is None else transforms.target(remote)
+
+    def places(self, topic: str, source: Cluster, target: Cluster) -> int:
+        """The number of partitions on which records of a topic are placed by their keys; 0 where each stays in its own.
+
+        Both clusters' metadata must be there. The copy's own number counts, which may be more than what was asked for; where
+        transforms name topics record by record, the number that was asked for does.
+        """
+        wanted = self.config.wanted_partitions(topic)
+        info = source.topics.get(topic)
+        if wanted is None or info is None:
+            return 0
+        name = self.written_topic(topic)
+        remote = None if name is None else target.topics.get(name)
+        count = wanted if remote is None else len(remote.partitions)
+        return 0 if count == len(info.partitions) else count
 
 
 def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> SourceSettings:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats.progress import progress_topic
-from sparkmirror.kafka import admin
+from sparkmirror.kafka import admin, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.policy.filters import should_replicate_topic
 
 from . import metadata
+from .news import News
 from .source_settings import SourceSettings
 
 log = logging.getLogger(__name__)
@@ -28,7 +30,8 @@ _PROGRESS_CONFIGS = {
 class SourceTopics:
     """Keeps the list of source partitions and the remote topics in step.
 
-    Invariant: `partitions` names only partitions whose remote partition existed at the last refresh.
+    Invariant: `partitions` names only partitions whose remote partition (or the topic whose partitions their records are placed
+    on by key) existed at the last refresh.
     """
 
     def __init__(self, settings: SourceSettings, source: Cluster, target: Cluster) -> None:
@@ -38,6 +41,8 @@ class SourceTopics:
         self._target = target
         self._partitions: list[tuple[str, int]] = []
         self._reported: set[str] = set()
+        self._news = News()
+        self._placed: dict[str, int] = {}
 
     def start(self) -> None:
         """Create the topics that replication itself needs, then look for the first time."""
@@ -51,8 +56,12 @@ class SourceTopics:
         self._source.refresh(None)
         self._target.refresh(None)
         wanted = sorted(self._wanted_topics())
-        configs = admin.topic_configs(self._source, wanted)
-        self._provide(wanted, configs)
+        described = topic_configs.describe(
+            self._source, [topic for topic in wanted if self._lacks_remote(topic)]
+        )
+        self._tell(described.errors)
+        self._provide([t for t in wanted if t not in described.errors], described.configs)
+        self._tell_placed(wanted)
         partitions = [
             (name, partition)
             for name in wanted
@@ -68,6 +77,15 @@ class SourceTopics:
     def partitions(self) -> list[TopicPartition]:
         """The source partitions to be copied, in the order in which they are dealt to tasks."""
         return list(self._partitions)
+
+    def remotes(self) -> dict[str, str]:
+        """The source topics to be copied, by the remote topic that is kept like each; where several go to one, the first."""
+        found: dict[str, str] = {}
+        for topic in sorted({topic for topic, _ in self._partitions}):
+            name = self._settings.written_topic(topic)
+            if name is not None:
+                found.setdefault(name, topic)
+        return found
 
     # -- topics -------------------------------------------------------------------------------
 
@@ -88,7 +106,20 @@ class SourceTopics:
         if name is None:  # the task creates what it finds it needs
             return True
         info = self._target.topics.get(name)
-        return info is not None and partition in info.partitions
+        if info is None:
+            return False
+        return partition in info.partitions or bool(self._placed.get(topic))
+
+    def _lacks_remote(self, topic: str) -> bool:
+        name = self._settings.written_topic(topic)
+        return name is not None and name not in self._target.topics
+
+    def _tell(self, errors: Mapping[str, KafkaError]) -> None:
+        """Topics that cannot be created because it is not known how."""
+        for topic, error in errors.items():
+            if self._news.is_new(topic, str(error)):
+                log.error("%s", error)
+        self._news.keep(errors)
 
     def _create_internal(self) -> None:
         config, settings = self._config, self._settings
@@ -124,7 +155,9 @@ class SourceTopics:
         for topic in wanted:
             name = self._settings.written_topic(topic)
             if name is not None:  # several topics may be routed to one
-                count = len(self._source.topics[topic].partitions)
+                count = self._config.wanted_partitions(topic)
+                if count is None:
+                    count = len(self._source.topics[topic].partitions)
                 counts[name] = max(count, counts.get(name, 0))
                 originals.setdefault(name, topic)
         existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
@@ -172,6 +205,21 @@ class SourceTopics:
     def _has_all(self, remote: str, count: int) -> bool:
         info = self._target.topics.get(remote)
         return info is not None and len(info.partitions) >= count
+
+    def _tell_placed(self, topics: list[str]) -> None:
+        """Topics that are not copied partition by partition; each once, and again when their numbers have changed."""
+        placed = {t: self._settings.places(t, self._source, self._target) for t in topics}
+        placed = {topic: count for topic, count in placed.items() if count}
+        for topic, count in placed.items():
+            if self._placed.get(topic) != count:
+                log.info(
+                    "Topic %s has %d partition(s), and its copy %d: records are placed by their keys, and offsets of groups are "
+                    "translated by time only.",
+                    topic,
+                    len(self._source.topics[topic].partitions),
+                    count,
+                )
+        self._placed = placed
 
     def _tell_change(self, partitions: list[tuple[str, int]]) -> None:
         before, after = set(self._partitions), set(partitions)

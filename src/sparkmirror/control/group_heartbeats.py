@@ -115,7 +115,8 @@ class Heartbeats:
         elif messages.is_retriable(code):
             self._due = time.monotonic() + self._settings.retry_backoff
         else:
-            session.fail(messages.broker_error(code, f"Heartbeat in group {member.group}"))
+            what = f"Heartbeat in group {member.group}"
+            session.fail(messages.broker_error(code, what, access=self._link.access))
 
     def _report(self, coordinator: Broker | None, error: KafkaError) -> None:
         if isinstance(error, BrokerError) and not error.retriable:

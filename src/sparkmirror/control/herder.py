@@ -378,7 +378,9 @@ class ConnectHerder:
         except SparkMirrorError:  # its own keys for this are wrong: that is what failed
             policy = self.config.restart
         if isinstance(item, TaskId) and self.worker.mends_itself(item):
-            if not policy.enabled:
+            if policy.enabled:
+                self.worker.renew(item)
+            else:
                 self.worker.give_up(item)
             return
         due = self.restarts.failed(item, policy, time.monotonic())

@@ -16,6 +16,7 @@ from sparkmirror.dataplane.stream import Piece, Stream
 from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import (
     READ_COMMITTED,
     FetchAnswer,
@@ -191,7 +192,9 @@ class LogTail:
             self._restarts.add(partition)
             return
         error = messages.broker_error(
-            code, f"Reading {self._topic}-{partition} on {self._cluster.settings}"
+            code,
+            f"Reading {self._topic}-{partition} on {self._cluster.settings}",
+            access=needs("Read", "topic", self._topic, self._cluster.settings.security),
         )
         if not error.retriable:
             raise error

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 ROOT = "root"
 _TRACE = 5
 _OFF = logging.CRITICAL + 50
+# Libraries that log what they send, tokens too, if they are let: they are not.
+_TELLTALES = ("py4j", "botocore", "urllib3")
 _LEVELS = {
     "OFF": _OFF,
     "FATAL": logging.CRITICAL,
@@ -43,6 +45,7 @@ class Loggers:
     Invariants:
     - A change of a name reaches every known logger at or below it, and is remembered for those only whose level it changed.
     - Names that no code logs under exist from the time they are set.
+    - Libraries that would log secrets keep their level when one below WARN is asked for.
     """
 
     def __init__(self, clock_ms: Callable[[], int] = _clock_ms) -> None:
@@ -75,6 +78,8 @@ class Loggers:
             names = {name} | {
                 known for known in _known() if name == ROOT or known.startswith(f"{name}.")
             }
+            if wanted < logging.WARNING:
+                names = {each for each in names if each.partition(".")[0] not in _TELLTALES}
             loggers = {each: _logger(each) for each in sorted(names)}
             # Looked at before any is set: a level is handed down at once.
             changed = [

@@ -60,7 +60,6 @@ _REMEDIES = {
     messages.INCONSISTENT_GROUP_PROTOCOL: "Another kind of client uses this group: set another group.id.",
     messages.INVALID_SESSION_TIMEOUT: "Set session.timeout.ms between the brokers' "
     "group.min.session.timeout.ms and group.max.session.timeout.ms.",
-    messages.GROUP_AUTHORIZATION_FAILED: "The principal needs Read on the group.",
     messages.GROUP_MAX_SIZE_REACHED: "Raise group.max.size on the brokers, or run fewer workers.",
 }
 
@@ -379,7 +378,7 @@ class WorkerGroup:
             return self._pause()
         self._pause()
         raise messages.broker_error(
-            code, f"{what} group {self._group}", remedy=_REMEDIES.get(code, "")
+            code, f"{what} group {self._group}", None, _REMEDIES.get(code, ""), self._link.access
         )
 
     # -- being assigned ---------------------------------------------------------------------------------

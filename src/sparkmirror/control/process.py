@@ -13,6 +13,7 @@ from sparkmirror.config.plugins import list_plugins, plugin_definitions
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import SparkError, SparkMirrorError
+from sparkmirror.veil import VEIL
 
 from .assembly import Assembled, distributed, standalone, with_standalone_topic
 from .herder import Identity
@@ -45,6 +46,7 @@ class ConnectProcess:
     """One worker, from start to stop."""
 
     def __init__(self, config: WorkerConfig) -> None:
+        VEIL.learn(config.properties)
         for note in config.notes:
             log.warning("%s", note)
         self._config = with_standalone_topic(config) if config.standalone else config

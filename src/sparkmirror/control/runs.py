@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sparkmirror.connectors.connector import Connector, ThreadTask
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.veil import VEIL
 
 from .states import State
 
@@ -20,7 +21,7 @@ def trace_of(error: BaseException) -> str:
     """An error as it is shown in a status: what happened and what to do first, then where."""
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
     frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{kind}: {error}\n{frames}".rstrip()
+    return VEIL.hide(f"{kind}: {error}\n{frames}".rstrip())
 
 
 class ConnectorRun:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
@@ -21,9 +21,9 @@ from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
 from sparkmirror.dataplane.reporting import Standing
-from sparkmirror.errors import KafkaError, SparkError, SparkMirrorError
+from sparkmirror.errors import AccessFailed, KafkaError, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import Progress
-from sparkmirror.kafka import admin
+from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
 
@@ -32,8 +32,11 @@ _LOOK_S = 1.0
 _LOOK_BACK = 50
 _STEADY_S = 30.0
 _RETRY_WAITS_S = (0.2, 10.0)
+_WIDTH_S = 2.0
 _WITHOUT_SPARK: TopicPartition = ("", -1)
 """Stands for all partitions of a task while there is no Spark session."""
+_WITHOUT_TARGET: TopicPartition = ("", -2)
+"""The same while the target does not let us in, where the task would say so."""
 
 
 class TaskWatcher(Protocol):
@@ -85,6 +88,7 @@ class SourceJob:
         self._standing: dict[int, dict[TopicPartition, Standing]] = {}
         self._attempts: dict[int, int] = {}
         """Of tasks that stand still, as they were told last."""
+        self._refused: AccessFailed | None = None
         self._thread = threading.Thread(target=self._run, name=f"source tasks {name}", daemon=True)
         self._thread.start()
 
@@ -188,6 +192,7 @@ class SourceJob:
             try:
                 while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
                     self._note(reports.new())
+                    self._note_refusal(reports.refused)
             finally:
                 if not job.finished.is_set():
                     job.end(self._grace)
@@ -202,6 +207,20 @@ class SourceJob:
             self._spark_tasks = 0
             for cluster in clusters:
                 cluster.close()
+
+    def _note_refusal(self, refused: AccessFailed | None) -> None:
+        """Tasks cannot report to a target that does not let them in: that they stand still is told from here."""
+        if refused is self._refused:  # the same until it is asked again
+            return
+        self._refused = refused
+        for task, standing in list(self._standing.items()):
+            before = standing.pop(_WITHOUT_TARGET, None)
+            if refused is not None:
+                attempts = 0 if before is None else before.attempts + 1
+                standing[_WITHOUT_TARGET] = Standing(str(refused), attempts)
+                self._tell_standing(task, standing)
+            elif before is not None and not standing:
+                self._tell_going_on(task)
 
     def _start_spark(self) -> None:
         """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
@@ -270,14 +289,21 @@ class _Reports:
         self._reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
         self._connector = settings.store.connector
         self._began = int(time.time() * 1000)
+        self._is_told = False
+        self.refused: AccessFailed | None = None
+        """Why the target did not let us in, if it did not when it was asked last."""
 
     def new(self) -> list[Progress]:
         """Since the last call; nothing while the target cannot be asked."""
         try:
             reports = self._reader.poll()
         except KafkaError as error:
-            log.debug("Connector %s: progress could not be read: %s", self._connector, error)
+            level = logging.DEBUG if error.retriable or self._is_told else logging.WARNING
+            log.log(level, "Connector %s: progress could not be read: %s", self._connector, error)
+            self._is_told |= level == logging.WARNING
+            self.refused = error if isinstance(error, AccessFailed) else None
             return []
+        self.refused = None
         return [
             report
             for report in reports
@@ -294,7 +320,7 @@ def _plans(
 ) -> list[TaskPlan]:
     """One plan for each Spark task; positions are read here, once for all."""
     source, target = clusters
-    packed = pack(_partitions(settings, tasks, source), width)
+    packed = pack(_partitions(settings, tasks, source, target), width)
     is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
     home = target if is_at_target else Cluster(settings.store_cluster)
     try:
@@ -325,14 +351,44 @@ def _plans(
     ]
 
 
+def _await_width(settings: SourceSettings, topics: Iterable[str], target: Cluster) -> None:
+    """Until the copies are as wide as asked for, as they are when the connector has just made them so; else as they are."""
+    names = {
+        settings.written_topic(topic): settings.config.wanted_partitions(topic) for topic in topics
+    }
+    counts = {name: count or 0 for name, count in names.items() if name is not None}
+    deadline = time.monotonic() + _WIDTH_S
+    while True:
+        target.refresh(counts)
+        known = target.topics
+        narrow = [n for n, c in counts.items() if n in known and len(known[n].partitions) < c]
+        if not narrow or time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+
+
+def _compacted(source: Cluster, topics: Sequence[str]) -> set[str]:
+    """The compacted ones, and those that may be for all we are allowed to know: that costs a new epoch at each start, no more."""
+    found = topic_configs.describe(source, topics)
+    for error in found.errors.values():
+        log.warning("%s Until then it is copied as a compacted topic is.", error)
+    compacted = {name for name, rows in found.configs.items() if metadata.is_compacted(rows)}
+    return compacted | found.errors.keys()
+
+
 def _partitions(
-    settings: SourceSettings, tasks: Mapping[int, Mapping[str, str]], source: Cluster
+    settings: SourceSettings,
+    tasks: Mapping[int, Mapping[str, str]],
+    source: Cluster,
+    target: Cluster,
 ) -> list[list[PartitionPlan]]:
     assigned = {task: assigned_partitions(config) for task, config in sorted(tasks.items())}
     topics = sorted({topic for partitions in assigned.values() for topic, _ in partitions})
     source.refresh(topics)
-    configs = admin.topic_configs(source, [topic for topic in topics if topic in source.topics])
-    compacted = {name for name, rows in configs.items() if metadata.is_compacted(rows)}
+    compacted = _compacted(source, [topic for topic in topics if topic in source.topics])
+    placed = [topic for topic in topics if settings.config.wanted_partitions(topic) is not None]
+    if placed:
+        _await_width(settings, placed, target)
     return [
         [
             PartitionPlan(
@@ -341,6 +397,7 @@ def _partitions(
                 settings.remote(topic),
                 topic in compacted,
                 task,
+                settings.places(topic, source, target),
             )
             for topic, number in partitions
         ]

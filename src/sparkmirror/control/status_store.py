@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkmirror.errors import KafkaError
+from sparkmirror.errors import AccessFailed, KafkaError
 from sparkmirror.formats import status_log
 from sparkmirror.formats.status_log import (
     ConnectorStatusRecord,
@@ -203,7 +203,7 @@ class StatusStore:
             except KafkaError as error:
                 if self._stopping.is_set():
                     return
-                if not error.retriable:
+                if not error.retriable and not isinstance(error, AccessFailed):
                     log.error("%d status records are lost: %s", len(wanted), error)
                     return
                 log.warning(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sparkmirror.errors import BrokerError, ConfigError, ConnectionFailed, KafkaError
-from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka import admin, messages, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster, back_off
 
@@ -143,14 +143,12 @@ def _check_partitions(cluster: Cluster, topic: StorageTopicSettings) -> None:
 
 
 def _check_policy(cluster: Cluster, topic: StorageTopicSettings) -> None:
-    try:
-        entries = admin.topic_configs(cluster, [topic.name]).get(topic.name, [])
-    except BrokerError as error:
+    found = topic_configs.describe(cluster, [topic.name])
+    for error in found.errors.values():
         if error.name not in _HIDDEN:
-            raise
+            raise error
         log.warning("Whether topic %s is compacted cannot be checked: %s", topic.name, error)
-        return
-    for entry in entries:
+    for entry in found.configs.get(topic.name, []):
         if entry.name == "cleanup.policy" and entry.value != "compact":
             raise ConfigError(
                 f"Topic {topic.name} ({topic.key('topic')}) has cleanup.policy={entry.value}; with anything but "

@@ -16,6 +16,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.connector import Connector
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import ConfigError, SparkMirrorError
+from sparkmirror.veil import VEIL
 
 from .kinds import MAKERS, Kind, kind_of
 from .runs import ConnectorRun, ThreadRun
@@ -91,6 +92,7 @@ class _JobWatcher:
         self._events.task_said(TaskId(self._name, task), State.FAILED, failure, attempts)
 
     def goes_on(self, task: int) -> None:
+        log.info("Task %s goes on.", TaskId(self._name, task))
         self._events.task_said(TaskId(self._name, task), State.RUNNING, None)
 
     def wrote(self, task: int, topic: str) -> None:
@@ -106,7 +108,9 @@ class _Task:
     """A task that this worker has. `run` is its thread, if it has one and is not paused."""
 
     kind: Kind
+    written: Mapping[str, str]
     config: Mapping[str, str]
+    """What was written, with references resolved."""
     is_paused: bool = False
     is_given_up: bool = False
     run: ThreadRun | None = None
@@ -200,7 +204,9 @@ class Worker:
         ]
 
     def _resolved(self, props: Mapping[str, str]) -> dict[str, str]:
-        return resolve_named(props, self._config.raw)
+        resolved = resolve_named(props, self._config.raw)
+        VEIL.learn(resolved)
+        return resolved
 
     # -- tasks ------------------------------------------------------------------------------------
 
@@ -217,7 +223,7 @@ class Worker:
                 self._events.task_said(task, State.FAILED, error)
                 continue
             is_paused = state(task.connector) is not TargetState.STARTED
-            known = self._tasks[task] = _Task(kind, resolved, is_paused)
+            known = self._tasks[task] = _Task(kind, props, resolved, is_paused)
             if kind is Kind.SOURCE:
                 source.add(task.connector)
             elif not is_paused:
@@ -296,6 +302,25 @@ class Worker:
         known = self._tasks.get(task)
         job = self._jobs.get(task.connector)
         return known is not None and known.kind is Kind.SOURCE and job is not None and job.is_alive
+
+    def renew(self, task: TaskId) -> None:
+        """Give the tasks of a connector, one of which stands still, what their references stand for by now."""
+        is_new = False
+        for each, known in self._tasks.items():
+            if each.connector != task.connector or known.kind is not Kind.SOURCE:
+                continue
+            try:
+                resolved = self._resolved(known.written)
+            except ConfigError as error:  # they are being changed: it may be there next time
+                log.warning("Task %s keeps the secrets that it has: %s", each, error)
+                return
+            is_new |= resolved != known.config
+            known.config = resolved
+        if is_new:
+            log.info(
+                "Connector %s: its tasks get the secrets that are in force now.", task.connector
+            )
+            self._submit(task.connector)
 
     def give_up(self, task: TaskId) -> None:
         """Let a source task rest until it is started again."""

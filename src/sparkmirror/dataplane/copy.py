@@ -25,6 +25,7 @@ from .positions import PositionStore
 from .record_path import RecordCopy
 from .reporting import Reporter
 from .sending import Sender
+from .shape import Shape
 from .troubles import Ends, Troubles
 
 log = logging.getLogger(__name__)
@@ -86,15 +87,15 @@ class CopyTask:
         self._readers: tuple[Fetcher | Sender | Troubles, ...] = (*self._wire, self._troubles)
         self._refreshed_at = 0.0
         self._refresh_due = False
+        self._told: KafkaError | None = None
 
     def _new_copy(self, part: PartitionPlan) -> PartitionCopy:
-        chain = self._settings.transforms
-        if chain is None or chain.on(part.remote) is None:
+        if Shape.of(part, self._settings).is_plain:
             return PartitionCopy(part, self._settings, self._budget, self)
         return self._new_record_copy(part)
 
     def _new_record_copy(self, part: PartitionPlan) -> RecordCopy:
-        copy = RecordCopy(part, self._settings, self._budget, self)
+        copy = RecordCopy(part, self._settings, self._budget, self, self._plan.stamp)
         self._with_records.append(copy)
         return copy
 
@@ -165,6 +166,7 @@ class CopyTask:
             part.expire()
         if now - self._refreshed_at > self._plan.source.metadata_max_age:
             self._refresh_due = True
+        self._troubles.look_for_refusals(self._copies.values())
         self._troubles.retry(now)
 
     def _drain(self) -> None:
@@ -217,13 +219,19 @@ class CopyTask:
         return topics
 
     def _until_reachable(self) -> None:
-        """Read the metadata of all clusters, however long it takes them to be there; one line a try."""
+        """Read the metadata of all clusters, however long it takes them to be there; one line a try.
+
+        One that does not let us in is left to `_troubles`, who tell why.
+        """
         for cluster, topics in self._topics().items():
             for wait in back_off(0.5, cluster.settings.reconnect_backoff_max):
                 try:
                     cluster.refresh(topics)
                     break
                 except KafkaError as error:
+                    if not error.retriable:
+                        self._refresh_due = True
+                        break
                     log.warning("%s Trying again in %.1f s.", error, wait)
                     if self._stopped():
                         raise
@@ -238,7 +246,11 @@ class CopyTask:
             for cluster, topics in self._topics().items():
                 cluster.refresh(topics)
         except KafkaError as error:
-            log.warning("%s Trying again.", error)
+            if (
+                error is not self._told
+            ):  # a cluster that refuses us repeats itself until it is asked again
+                log.warning("%s Trying again.", error)
+            self._told = error
             self._refresh_due = True
             self._refreshed_at += self._plan.source.retry_backoff_max  # one line a second is enough
             return

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkmirror.errors import ConnectionFailed
+from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import FetchAnswer, FetchLimits, FetchSession, fetch_version
@@ -82,7 +82,7 @@ class FetchChannels:
             frame = channel.session.request(correlation, self._cluster.settings.client_id)
             try:
                 connection.submit([frame], correlation, None)
-            except ConnectionFailed as error:
+            except KafkaError as error:
                 self._lost(channel, error)
 
     def _dial(self, channel: _Channel) -> Connection | None:
@@ -90,7 +90,7 @@ class FetchChannels:
             return None
         try:
             connection = self._cluster.dial(channel.node)
-        except ConnectionFailed as error:
+        except KafkaError as error:
             self._lost(channel, error)
             return None
         channel.connection = connection
@@ -98,7 +98,7 @@ class FetchChannels:
         self._poller.watch(connection, lambda: self._receive(channel))
         return connection
 
-    def _lost(self, channel: _Channel, error: ConnectionFailed) -> None:
+    def _lost(self, channel: _Channel, error: KafkaError) -> None:
         channel.told_at = tell_once(log, channel.told_at, error)
         if channel.connection is not None:
             channel.connection.close()
@@ -128,7 +128,7 @@ class FetchChannels:
             return
         try:
             frames = connection.receive()
-        except ConnectionFailed as error:
+        except KafkaError as error:
             self._lost(channel, error)
             return
         for _, payload in frames:

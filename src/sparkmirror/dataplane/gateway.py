@@ -2,7 +2,8 @@
 
 pyspark would start it through spark-submit, which starts a JVM of its own first to put the command together: half of the time
 to the first record. Everything but heap and JVM options reaches Spark later, over the gateway, so that no setting (some are
-secrets) stands on a command line. Masters other than `local` are left to spark-submit, which prepares more than a JVM for them.
+secrets) stands on a command line; JVM options go through a file that nobody else can read. Masters other than `local` are left
+to spark-submit, which prepares more than a JVM for them.
 """
 
 from __future__ import annotations
@@ -64,10 +65,20 @@ class Gateway:
             "SPARK_CONNECT_MODE": "0",
         }
         try:
-            self.process = spawn([java(), *_arguments(heap, options)], env=environment, talks=True)
+            arguments = _arguments(heap, self._in_file(options))
+            self.process = spawn([java(), *arguments], env=environment, talks=True)
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
+
+    def _in_file(self, options: Sequence[str]) -> list[str]:
+        """The same options, as java reads them from a file: they may hold passwords (-Djavax.net.ssl.keyStorePassword)."""
+        if not options:
+            return []
+        file = self._directory / "options"
+        file.touch(mode=0o600)
+        file.write_text("\n".join(map(_quoted, options)))
+        return [f"@{file}"]
 
     def address(self) -> tuple[int, str]:
         """Port and secret, once the JVM has told them."""
@@ -167,6 +178,12 @@ def _arguments(heap: str, options: Sequence[str]) -> list[str]:
         *options,
         _MAIN,
     ]
+
+
+def _quoted(option: str) -> str:
+    """One argument in a file of arguments."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def spark_home() -> Path:

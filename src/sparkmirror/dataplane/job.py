@@ -24,8 +24,10 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 
 from sparkmirror.errors import SparkError
+from sparkmirror.secret_names import is_secret
 
 from .copy import LedgerRow
 from .gateway import Gateway, Pulse, killed_after
@@ -46,7 +48,9 @@ _END_S = 2.0
 _PLENTY = 512
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
-_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
+_JAVA_OPTIONS = (
+    "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
+)
 
 
 def session_config(settings: Mapping[str, str]) -> dict[str, str]:
@@ -70,6 +74,9 @@ def session_config(settings: Mapping[str, str]) -> dict[str, str]:
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "30s",
         "spark.shuffle.service.enabled": "false",
+        # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
+        "spark.io.encryption.enabled": "true",
+        "spark.redaction.regex": "(?i)secret|password|passphrase|credential|token|access[.]?key|jaas",
     }
     found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
     if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
@@ -154,11 +161,12 @@ class SparkSession:
             os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
             os.environ["PYSPARK_GATEWAY_SECRET"] = secret
         try:
-            conf = SparkConf(loadDefaults=False)
-            for key, value in config.items():
-                conf.set(key, value)
-            with killed_after(_CONTEXT_S, self._process, "does not come up"):
-                return SparkContext(conf=conf)
+            # spark-submit gets its settings as arguments, which everybody can see: secrets follow over the gateway.
+            public = {key: value for key, value in config.items() if not is_secret(key)}
+            gateway = launch_gateway(_conf(public))  # type: ignore[no-untyped-call]
+            process = self._gateway.process if self._gateway is not None else gateway.proc
+            with killed_after(_CONTEXT_S, process, "does not come up"):
+                return SparkContext(conf=_conf(config), gateway=gateway)
         finally:
             os.environ.pop("PYSPARK_GATEWAY_PORT", None)
             os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
@@ -248,6 +256,13 @@ class SparkSession:
         SparkContext._active_spark_context = None
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def _conf(config: Mapping[str, str]) -> SparkConf:
+    conf = SparkConf(loadDefaults=False)
+    for key, value in config.items():
+        conf.set(key, value)
+    return conf
 
 
 def _end_process(process: Any) -> None:

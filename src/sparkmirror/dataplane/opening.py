@@ -111,14 +111,16 @@ class TargetOpener:
     # -- topics -------------------------------------------------------------------------------
 
     def _provide(self, copies: Iterable[RecordCopy]) -> dict[str, KafkaError]:
-        """Create and widen topics that are missing, as wide as the source's; gives those that cannot be had, with the error."""
+        """Create and widen topics that are missing, as wide as they should be; gives those that cannot be had, with the error."""
         wanted: dict[str, int] = {}
         created_here: set[str] = set()
         for copy in copies:
-            count = len(self._source.topic(copy.plan.topic).partitions)
+            # Where records are placed by their keys, each of their partitions is wanted: that is wide enough.
+            places = copy.routing.places
+            count = 0 if places else len(self._source.topic(copy.plan.topic).partitions)
             for topic, partition in copy.wanted:
                 wanted[topic] = max(wanted.get(topic, 0), count, partition + 1)
-                if copy.routing.target is None:
+                if copy.routing.topic is None:
                     created_here.add(topic)
         self._target.refresh(wanted)
         existing = {name: info for name, info in self._target.topics.items() if name in wanted}

@@ -144,6 +144,11 @@ class PartitionCopy:
         return ""
 
     @property
+    def places(self) -> int:
+        """The number of partitions of the target on which records are placed by their keys; 0: they stay in their own."""
+        return 0
+
+    @property
     def remotes(self) -> list[str]:
         """The topics on the target that it writes to."""
         return [self.plan.remote]

@@ -24,6 +24,15 @@ class PartitionPlan:
     compacted: bool = False
     task: int = 0
     """Index of the connector task that owns it (several may share a Spark task)."""
+    places: int = 0
+    """The number of partitions of the target on which its records are placed by their keys; 0: they stay in their own."""
+    remote_partition: int = -1
+    """Where records go, if that is another partition (-1: it is not)."""
+
+    @property
+    def at(self) -> int:
+        """The partition on the target."""
+        return self.partition if self.remote_partition < 0 else self.remote_partition
 
     @property
     def key(self) -> TopicPartition:

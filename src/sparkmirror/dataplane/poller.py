@@ -7,13 +7,13 @@ import select
 import time
 from collections.abc import Callable
 
-from sparkmirror.errors import ConnectionFailed
+from sparkmirror.errors import KafkaError
 from sparkmirror.kafka.connection import Connection
 
 _TELL_AGAIN_S = 10.0
 
 
-def tell_once(log: logging.Logger, told_at: float, error: ConnectionFailed) -> float:
+def tell_once(log: logging.Logger, told_at: float, error: KafkaError) -> float:
     """Warn of a broker that is gone, but not at every try to reach it again; gives when it was told last."""
     now = time.monotonic()
     if now - told_at < _TELL_AGAIN_S:

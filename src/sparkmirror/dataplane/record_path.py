@@ -5,7 +5,8 @@ under the numbering that all lanes share. The position moves over a piece of the
 acknowledged; dropped records move it without anything being written.
 
 Of Connect's offset syncs only records that went to the topic that the replication policy names get any: for a topic of another
-name there is nothing that a checkpoint could translate to.
+name there is nothing that a checkpoint could translate to. Nor do records that are placed by their keys: one source partition
+feeds many, and no pair of offsets tells how far a group is in all of them.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from sparkmirror.formats.offset_map import TopicIds
 from sparkmirror.formats.position import Position, TargetPosition
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched, TopicPartition
-from sparkmirror.transforms.chain import TransformChain
 
 from . import routing
 from .addressing import Sent
 from .partition import Budget, Offers, PartitionCopy, Watcher
 from .plan import CopySettings, PartitionPlan
 from .routing import Parts, Routing
+from .shape import PLAIN, Shape
 from .stream import Piece
 
 _OPEN_PIECES = (
     10  # as many as may be under way: opened records take several times the room of their batch
 )
+
+_NEVER_OLDER = 1 << 62
 
 
 class RecordWatcher(Watcher, Protocol):
@@ -78,7 +81,7 @@ class Lane(PartitionCopy):
         position = self.position
         return TargetPosition(
             self.plan.remote,
-            self.plan.partition,
+            self.plan.at,
             max(offset, position.offset),
             position.sequence,
             position.target_offset,
@@ -109,10 +112,22 @@ class RecordCopy(PartitionCopy):
       comes `_ready`, which holds pieces as they were fetched.
     - Every lane's target is named in `position`, and was in the store before the lane got its first record.
     - Where the position was made with other transforms than the plan's, those are kept up to `_finish_at`, so that each record
-      passes through the one or the other; then reading stops, and resuming takes the plan's.
+      passes through the one or the other; then reading stops, and resuming takes the plan's. Unless a newer plan has chosen
+      them: then this copy is the one that has not heard yet, and goes along.
     """
 
-    __slots__ = ("_finish_at", "_held", "_lanes", "_own", "_routing", "_steps", "_task", "wanted")
+    __slots__ = (
+        "_finish_at",
+        "_held",
+        "_lanes",
+        "_own",
+        "_routing",
+        "_shape",
+        "_stamp",
+        "_steps",
+        "_task",
+        "wanted",
+    )
 
     def __init__(
         self,
@@ -120,10 +135,13 @@ class RecordCopy(PartitionCopy):
         settings: CopySettings,
         budget: Budget,
         watcher: RecordWatcher,
+        stamp: int = _NEVER_OLDER,
     ) -> None:
         super().__init__(plan, settings, budget, watcher)
         self._task = watcher
-        self._own = self._routing = Routing(plan, settings.transforms)
+        self._stamp = stamp
+        self._shape = Shape.of(plan, settings)
+        self._own = self._routing = Routing(plan, self._shape)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._steps: deque[_Step] = deque()
         self._held: tuple[Piece, Parts] | None = None
@@ -169,11 +187,21 @@ class RecordCopy(PartitionCopy):
             except CorruptBatch as error:
                 self._stop_at(piece, error)
                 return
-            wanted = tuple(key for key, _ in parts if key not in self._lanes)
+            wanted = self._without_lanes(parts)
             if wanted:
                 self._held, self.wanted = (piece, parts), wanted
             else:
                 self._enter(piece, parts)
+
+    def _without_lanes(self, parts: Parts) -> tuple[TopicPartition, ...]:
+        """The targets that have no lane yet. Of a topic on which records are placed by key all partitions get one at once."""
+        missing = dict.fromkeys(key for key, _ in parts if key not in self._lanes)
+        places = self._routing.places
+        if missing and places:
+            topics = dict.fromkeys(topic for topic, _ in missing)
+            keys = ((topic, place) for topic in topics for place in range(places))
+            return tuple(key for key in keys if key not in self._lanes)
+        return tuple(missing)
 
     def _has_room(self) -> bool:
         if len(self._steps) < _OPEN_PIECES:
@@ -221,7 +249,7 @@ class RecordCopy(PartitionCopy):
             self._enter(*held)
 
     def _add_lane(self, target: TargetPosition) -> None:
-        plan = replace(self.plan, remote=target.topic, partition=target.partition)
+        plan = replace(self.plan, remote=target.topic, remote_partition=target.partition)
         self._lanes[target.key] = Lane(self, plan, self._base.at_target(target))
 
     # -- to the targets -----------------------------------------------------------------------
@@ -236,6 +264,10 @@ class RecordCopy(PartitionCopy):
         """The topics that records went to, with a space between."""
         lanes = self._lanes.items()
         return " ".join(sorted({topic for (topic, _), lane in lanes if lane.records}))
+
+    @property
+    def places(self) -> int:
+        return self._routing.places
 
     @property
     def remotes(self) -> list[str]:
@@ -271,7 +303,7 @@ class RecordCopy(PartitionCopy):
         while self._steps and self._steps[0].is_done:
             step = self._steps.popleft()
             self._reach(step.offset, step.leader_epoch)
-        if copy.plan.remote == self.plan.remote:
+        if copy.plan.remote == self.plan.remote and not self._routing.places:
             self._task.acknowledged(self, sent, base_offset)
         else:
             self._task.moved(self)
@@ -282,7 +314,7 @@ class RecordCopy(PartitionCopy):
             self._task.changed(copy if copy.trouble else self)
 
     def _is_current(self, copy: PartitionCopy) -> bool:
-        return self._lanes.get((copy.plan.remote, copy.plan.partition)) is copy
+        return self._lanes.get((copy.plan.remote, copy.plan.at)) is copy
 
     # -- positions ----------------------------------------------------------------------------
 
@@ -311,15 +343,15 @@ class RecordCopy(PartitionCopy):
         self._steps.clear()
         self._held, self.wanted, self._finish_at = None, (), -1
         if position.transforms is None:
-            self._routing = Routing(self.plan, None)
+            self._routing = Routing(self.plan, PLAIN)
             self._lanes[self.plan.remote, self.plan.partition] = Lane(self, self.plan, position)
             return
-        own = self._settings.transforms
-        if own is not None and own.text == position.transforms:
+        if self._shape.text == position.transforms:
             self._routing = self._own
         else:
-            self._routing = Routing(self.plan, TransformChain.read(position.transforms))
-            self._finish_at = max((target.offset for target in position.targets), default=0)
+            self._routing = Routing(self.plan, Shape.read(position.transforms))
+            if position.stamp <= self._stamp:
+                self._finish_at = max((target.offset for target in position.targets), default=0)
         for target in position.targets:
             self._add_lane(target)
 

@@ -19,13 +19,13 @@ from sparkmirror.formats.position import Numbering, Position, TargetPosition
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.fetch import TopicPartition
-from sparkmirror.transforms.chain import TransformChain
 
 from . import alignment
 from .alignment import Aligned, Pair
 from .plan import PartitionPlan
 from .resume import Facts, Loss, Outcome, Resumer, hex_id
 from .routing import Routing
+from .shape import Shape
 
 log = logging.getLogger(__name__)
 _MANY_TARGETS = 64
@@ -53,8 +53,10 @@ class RecordResumer(Resumer):
 
     def plain(self, part: PartitionPlan) -> bool:
         """Whether the plan's transforms leave the records of a partition as and where they are."""
-        chain = self._settings.transforms
-        return chain is None or chain.on(part.remote) is None
+        return self._shape(part).is_plain
+
+    def _shape(self, part: PartitionPlan) -> Shape:
+        return Shape.of(part, self._settings)
 
     # -- facts --------------------------------------------------------------------------------
 
@@ -88,12 +90,16 @@ class RecordResumer(Resumer):
         targets = [target for found in positions.values() if found for target in found.targets]
         if targets:
             self._target.refresh({target.topic for target in targets})
-            self.look_at(target.key for target in targets if target.topic in self._target.topics)
+            self.look_at(target.key for target in targets if self._exists(target.key))
         for part, position in positions.items():
             self._copied_so_far.discard(part.key)
             if self._has_copied(part, position):
                 self._copied_so_far.add(part.key)
         return super()._gather(parts, known)
+
+    def _exists(self, key: TopicPartition) -> bool:
+        info = self._target.topics.get(key[0])
+        return info is not None and key[1] in info.partitions
 
     def _has_copied(self, part: PartitionPlan, position: Position | None) -> bool:
         """Whether a partition that has transforms now was copied to its remote topic so far, and that is still there."""
@@ -102,8 +108,17 @@ class RecordResumer(Resumer):
         if position.transforms is not None or self._is_gone(part.remote):
             return False
         self._target.refresh([part.remote])
+        if self._is_replaced(part, position):
+            return False
         self._target.leader(part.remote, part.partition)  # an error if it is only not there now
         return True
+
+    def _is_replaced(self, part: PartitionPlan, position: Position) -> bool:
+        """Whether the topic that a partition was copied to was made anew, with any number of partitions, to be placed on."""
+        topic = Routing(part, self._shape(part)).topic
+        if not part.places or topic != part.remote or not position.target_id:
+            return False
+        return hex_id(self._target.topic(topic).topic_id) not in ("", position.target_id)
 
     def _is_gone(self, topic: str) -> bool:
         request = messages.MetadataRequest
@@ -142,31 +157,38 @@ class RecordResumer(Resumer):
             return self._decide_routed(part, position, facts, outcome)
         if position is None or position.numbering is None or self._needs_remote(part):
             decided = super()._decide(part, position, facts, outcome)
+        elif part.places and Routing(part, self._shape(part)).topic == part.remote:
+            return self._recreated(part, position, part.remote, facts)
         else:
             decided = position  # its remote topic is gone, as it may be when transforms rename it
-        if self.plain(part):
+        if self.plain(part) or (position is not None and self._is_newer(position)):
             return decided
         if position is None or position.numbering is None:
-            return self._routed(decided, ())
+            return self._routed(part, decided, ())
         return self._switched(part, decided, decided.offset, facts, ())
+
+    def _is_newer(self, position: Position) -> bool:
+        """Whether a newer plan than ours has set the numbering: what it does with records is what should be done."""
+        return position.numbering is not None and position.stamp > self._stamp
 
     def _keeps_to_itself(self, part: PartitionPlan) -> bool:
         """Whether its records go to its own remote partition, if anywhere, where those of no other partition go by policy.
 
         All others need a producer id of their own: two partitions that feed one must not share its numbers.
         """
-        return Routing(part, self._settings.transforms).target == (part.remote, part.partition)
+        return Routing(part, self._shape(part)).target == (part.remote, part.partition)
 
-    def _routed(self, position: Position, targets: tuple[TargetPosition, ...]) -> Position:
+    def _routed(
+        self, part: PartitionPlan, position: Position, targets: tuple[TargetPosition, ...]
+    ) -> Position:
         """The position for the plan's transforms."""
-        chain = self._settings.transforms
         return replace(
             position,
             sequence=0,
             target_offset=0,
             target_id="",
             origin=(position.next_offset, 0),
-            transforms=None if chain is None else chain.text,
+            transforms=self._shape(part).text,
             targets=targets,
         )
 
@@ -184,8 +206,8 @@ class RecordResumer(Resumer):
         if routing is None:
             return self._switched(part, position, position.offset, facts, ())
         there = [target for target in position.targets if self._is_there(target)]
-        if len(there) < len(position.targets) and routing.target is not None:
-            return self._recreated(part, position, routing.target[0], facts)
+        if len(there) < len(position.targets) and routing.topic is not None:
+            return self._recreated(part, position, routing.topic, facts)
         stands = [self._stand(part, position, target, routing, outcome) for target in there]
         low = self._low(position, stands, routing)
         if first > low + 1:
@@ -197,7 +219,7 @@ class RecordResumer(Resumer):
         """What was done with the records under the position's numbering; None if that can no longer be told."""
         assert position.transforms is not None  # noqa: S101 - only called for those with transforms
         try:
-            return Routing(part, TransformChain.read(position.transforms))
+            return Routing(part, Shape.read(position.transforms))
         except ConfigError as error:
             message = (
                 f"the transforms that the position after offset {position.offset} was made with cannot be read "
@@ -210,6 +232,7 @@ class RecordResumer(Resumer):
         """Whether the topic is the one that the position speaks of; others are opened anew when a record goes there."""
         info = self._target.topics.get(target.topic)
         is_same = info is not None and target.target_id in ("", hex_id(info.topic_id))
+        is_same = is_same and self._exists(target.key)
         if not is_same:
             log.info("Topic %s on %s was deleted.", target.topic, self._target.settings)
         return is_same
@@ -277,15 +300,15 @@ class RecordResumer(Resumer):
     ) -> Position:
         """With the same numbering if everybody still derives the same numbers from it, else with the next."""
         ahead = [standing for standing in stands if standing.target.offset > low]
-        own = None if self.plain(part) else self._settings.transforms
-        is_current = own is not None and own.text == position.transforms
+        shape = self._shape(part)
+        is_current = shape.text == position.transforms or self._is_newer(position)
         if not is_current and not ahead:
             return self._switched(part, position, low, facts, stands)
         idle = len(stands) - len(ahead)
         if (
             part.compacted
             or len(stands) < len(position.targets)
-            or (len(stands) > _MANY_TARGETS and idle > len(stands) // 2)
+            or (len(stands) > _MANY_TARGETS * max(1, shape.places) and idle > len(stands) // 2)
             or not all(standing.keeps_numbering for standing in stands)
         ):
             return self._anew(part, position, low, stands)
@@ -317,7 +340,7 @@ class RecordResumer(Resumer):
             stamp=self._stamp,
             targets=targets,
         )
-        return self._routed(fresh, targets) if position.transforms is None else fresh
+        return self._routed(part, fresh, targets) if position.transforms is None else fresh
 
     def _switched(
         self,
@@ -330,13 +353,26 @@ class RecordResumer(Resumer):
         """The next numbering after `offset`, with what the plan says of transforms. Nothing is ahead of `offset`."""
         numbering = position.numbering
         assert numbering is not None  # noqa: S101 - one without is begun
+        owned = self._owns_numbers(part, position)
         position = replace(position, transforms=None, targets=())
         if not self._keeps_to_itself(part):
-            return self._anew(part, replace(position, numbering=None), offset, ())
+            # With the next epoch of the same producer, who still writes as before is refused where this one has begun.
+            before = position if owned else replace(position, numbering=None)
+            return self._anew(part, before, offset, stands)
         if not self.plain(part):
             return self._anew(part, position, offset, stands)
         blank = replace(position, sequence=0, target_offset=0, target_id="")
         return self._renumber(part, _with_used_epoch(blank, numbering, stands), offset, facts)
+
+    def _owns_numbers(self, part: PartitionPlan, position: Position) -> bool:
+        """Whether the producer of a position is that of no other partition."""
+        if position.transforms is None:
+            return False
+        try:
+            target = Routing(part, Shape.read(position.transforms)).target
+        except ConfigError:
+            return False
+        return target != (part.remote, part.partition)
 
     def _recreated(
         self, part: PartitionPlan, position: Position, topic: str, facts: Facts

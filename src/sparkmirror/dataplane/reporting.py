@@ -265,6 +265,7 @@ class Reporter:
             self._losses.get(copy.key, ""),
             standing.attempts,
             copy.routed,
+            copy.places,
         )
 
 

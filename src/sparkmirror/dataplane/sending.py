@@ -11,10 +11,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from sparkmirror.errors import ConnectionFailed
+from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages, produce
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.denials import needs
 
 from .partition import PartitionCopy
 from .poller import Poller, tell_once
@@ -73,6 +74,7 @@ class Sender:
         self._max_bytes = max_bytes
         self._channels: dict[int, _Channel] = {}
         self._homes: dict[PartitionCopy, _Channel] = {}
+        self._denied: set[str] = set()
         self.stale = False
         """Set when something was to be sent whose leader we do not know, or not any more."""
 
@@ -83,7 +85,7 @@ class Sender:
             channel.ready[copy] = None
             return
         info = self._cluster.topics.get(copy.plan.remote)
-        part = info.partitions.get(copy.plan.partition) if info is not None else None
+        part = info.partitions.get(copy.plan.at) if info is not None else None
         if part is not None and part.leader in self._cluster.brokers:
             self._homes[copy] = channel = self._channel(part.leader)
             channel.ready[copy] = None
@@ -134,6 +136,8 @@ class Sender:
                 return False
         if connection.muted_until > time.monotonic():
             return False
+        if connection.in_flight and connection.is_renewal_due:
+            return False  # what is sent when all answers are in renews the login first
         batches, owners = self._gather(channel)
         if not batches:
             return False
@@ -148,7 +152,7 @@ class Sender:
         )
         try:
             connection.submit(chunks, correlation, (topics, owners))
-        except ConnectionFailed as error:
+        except KafkaError as error:
             self._lost(channel, error, connection.lost_contexts)
             return False
         return True
@@ -176,7 +180,7 @@ class Sender:
             if info is None:  # gone since it was offered
                 self.stale = True
                 continue
-            key = (info.name, copy.plan.partition)
+            key = (info.name, copy.plan.at)
             if key in owners:  # transforms may send records of several partitions to one
                 channel.ready[copy] = None
                 continue
@@ -189,9 +193,7 @@ class Sender:
             if copy.has_work:
                 channel.ready[copy] = None  # to the end: everybody gets a turn
             owners[key] = (copy, sent)
-            batches.append(
-                produce.Outgoing(info.name, info.topic_id, copy.plan.partition, sent.buffer)
-            )
+            batches.append(produce.Outgoing(info.name, info.topic_id, key[1], sent.buffer))
             size += len(sent.buffer)
         return batches, owners
 
@@ -221,7 +223,7 @@ class Sender:
             return None
         try:
             connection = self._cluster.dial(channel.node)
-        except ConnectionFailed as error:
+        except KafkaError as error:
             self._lost(channel, error, [])
             return None
         channel.connection = connection
@@ -235,7 +237,7 @@ class Sender:
             return
         try:
             frames = connection.receive()
-        except ConnectionFailed as error:
+        except KafkaError as error:
             self._lost(channel, error, connection.lost_contexts)
             return
         for (topics, owners), payload in frames:
@@ -246,7 +248,18 @@ class Sender:
                 if result.error:
                     self.stale |= messages.is_stale_metadata(result.error)
                 owner, token = owners.pop((result.topic, result.partition))
+                if not isinstance(owner, PartitionCopy):  # a partition tells it itself
+                    self._tell_denied(result.topic, result.error)
                 owner.result(token, result.error, result.base_offset, result.message)
+
+    def _tell_denied(self, topic: str, code: int) -> None:
+        """What is written beside the data is tried again and again: that it is not allowed is told once."""
+        if code == messages.TOPIC_AUTHORIZATION_FAILED and topic not in self._denied:
+            self._denied.add(topic)
+            settings = self._cluster.settings
+            access = needs("Write", "topic", topic, settings.security)
+            what = f"Writing to {topic} on {settings}"
+            log.error("%s", messages.broker_error(code, what, access=access))
 
     def expire(self) -> None:
         """Give up connections whose oldest request has waited too long, and tell owners of a node that cannot be dialled."""
@@ -264,7 +277,7 @@ class Sender:
                 )
                 self._lost(channel, error, contexts)
 
-    def _lost(self, channel: _Channel, error: ConnectionFailed, contexts: list[_Context]) -> None:
+    def _lost(self, channel: _Channel, error: KafkaError, contexts: list[_Context]) -> None:
         """The broker is gone: owners of what was in flight hear of a network error; the rest is offered anew later."""
         channel.told_at = tell_once(log, channel.told_at, error)
         if channel.connection is not None:

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from sparkmirror.errors import KafkaError, NumberingLost, ReplicationError, Superseded
+from sparkmirror.errors import (
+    AccessFailed,
+    KafkaError,
+    NumberingLost,
+    ReplicationError,
+    Superseded,
+)
 from sparkmirror.formats.position import Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.denials import needs
+from sparkmirror.veil import VEIL
 
 from .fetching import Fetcher
 from .opening import TargetOpener
@@ -82,9 +90,9 @@ class Troubles:
         self._troubled: dict[PartitionCopy, float] = {}
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
         self._waits: dict[PartitionCopy, float] = {}
-        self._told: Exception | None = None
         self._attempts: dict[PartitionCopy, int] = {}
         """How often those that stand still were tried again."""
+        self._told: Exception | None = None
         self.stale = False
         """Set when the metadata should be read anew before the next try."""
 
@@ -96,7 +104,7 @@ class Troubles:
     def standing(self) -> dict[tuple[str, int], Standing]:
         """Which partitions stand still, and why."""
         return {
-            copy.key: Standing(str(error), self._attempts.get(copy, 0))
+            copy.key: Standing(VEIL.hide(str(error)), self._attempts.get(copy, 0))
             for copy, (error, _, _) in self._failed.items()
         }
 
@@ -107,8 +115,20 @@ class Troubles:
     def passed(self, copy: PartitionCopy) -> None:
         """It goes on: the next trouble is a new one."""
         self._waits.pop(copy, None)
-
         self._attempts.pop(copy, None)
+
+    def look_for_refusals(self, copies: Iterable[PartitionCopy]) -> None:
+        """Stop those whose leaders do not let us in (any more): a person has to see to that, and must see it."""
+        for copy in copies:
+            refused = self._refusal(copy) if copy.active else None
+            if refused is not None:
+                self._fail(copy, refused)
+
+    def _refusal(self, copy: PartitionCopy) -> AccessFailed | None:
+        plan, ends = copy.plan, self._ends
+        return ends.source.refusal(plan.topic, plan.partition) or ends.target.refusal(
+            plan.remote, plan.at
+        )
 
     def turn(self, now: float) -> None:
         """Deal with what is due."""
@@ -150,6 +170,7 @@ class Troubles:
                     f"{copy.plan}: writing to {copy.plan.remote} on {self._plan.target}",
                     copy.trouble_text,
                     _REMEDIES.get(code, ""),
+                    needs("Write", "topic", copy.plan.remote, self._plan.target.security),
                 )
         except (ReplicationError, KafkaError) as error:
             self._fail(copy, error)
@@ -202,7 +223,8 @@ class Troubles:
             if copy.is_idle:  # first everything that was read is written
                 what = f"{copy.plan}: reading on {self._plan.source}"
                 remedy = _REMEDIES.get(code, "")
-                error = copy.fetch_error or messages.broker_error(code, what, remedy=remedy)
+                access = needs("Read", "topic", copy.plan.topic, self._plan.source.security)
+                error = copy.fetch_error or messages.broker_error(code, what, None, remedy, access)
                 self._fail(copy, error)
             return False
         if self._wait_or_resume(copy, code, now, at_target=False):
@@ -242,6 +264,7 @@ class Troubles:
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
         copy = copy.whole
+        error = self._refusal(copy) or error  # says more than what comes of it
         first, most = _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
         wait = min(self._waits.get(copy, first), most)
         self._waits[copy] = wait * 2
@@ -329,7 +352,6 @@ class Troubles:
 
 
 _REMEDIES = {
-    messages.TOPIC_AUTHORIZATION_FAILED: "Allow the principal Read (source) or Write (target) on the topic.",
     messages.INVALID_TIMESTAMP: "Raise message.timestamp.before.max.ms / message.timestamp.after.max.ms of the remote topic.",
     messages.INVALID_RECORD: (
         "If the remote topic is compacted, records without a key are refused: set cleanup.policy=delete on it. If it limits "

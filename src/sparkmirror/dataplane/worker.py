@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sparkmirror.errors import SparkError
 from sparkmirror.logs import log_to_stderr
+from sparkmirror.veil import VEIL
 
 from .copy import CopyTask, LedgerRow
 from .leash import Tether
@@ -33,11 +34,25 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
         return os.getppid() != daemon or daemon == _INIT
 
     for plan in plans:
-        with contextlib.closing(Tether(plan.leash)) as tether:
+        for cluster in (plan.source, plan.target, plan.store_cluster):
+            VEIL.learn({} if cluster is None else cluster.security.given())
+        with contextlib.closing(Tether(plan.leash)) as tether, _veiled():
             ledger = _run(plan, lambda: is_orphan() or tether.is_cut)
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
         yield from ledger
+
+
+@contextlib.contextmanager
+def _veiled() -> Iterator[None]:
+    """Spark logs what a task fails with, and shows it on its page: no secret may be in it, not even by a mistake of ours."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error)
+        if VEIL.hide(said) == said:
+            raise
+        raise SparkError(f"{type(error).__name__}: {VEIL.hide(said)}") from None
 
 
 def _run(plan: TaskPlan, stopped: Callable[[], bool]) -> list[LedgerRow]:

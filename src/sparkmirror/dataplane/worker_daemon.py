@@ -19,6 +19,8 @@ import pyspark.worker  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
 import sparkmirror.dataplane.worker  # noqa: E402, F401
+from sparkmirror.processes import leave_no_core  # noqa: E402
 
 if __name__ == "__main__":
+    leave_no_core()
     manager()

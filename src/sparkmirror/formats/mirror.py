@@ -8,12 +8,15 @@ any version for 0, as Kafka does. Bytes after the last field are ignored.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sparkmirror.errors import KafkaError
 
 from .fields import INT16, INT32, INT64, Fields, string
 
 _VERSION = 0
+BY_TIME: Final = -1
+"""The upstream offset of a checkpoint that was found by time: there is no one such offset. (Ours; Kafka takes any number.)"""
 
 
 class MalformedRecord(KafkaError):
@@ -40,6 +43,11 @@ class Checkpoint:
     upstream_offset: int
     downstream_offset: int
     metadata: str = ""
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether it tells of a topic that was not copied partition by partition."""
+        return self.upstream_offset == BY_TIME
 
 
 @dataclass(frozen=True, slots=True)

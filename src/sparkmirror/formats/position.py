@@ -71,7 +71,8 @@ class Position:
     stamp: int = 0
     """When the plan was made whose task took this numbering (ms)."""
     transforms: str | None = None
-    """The transforms that records pass through under this numbering; None: none, all go to the remote topic."""
+    """What is done with records under this numbering: the transforms, and the number of partitions on which they are placed by
+    key, as text; None: nothing, all go to the same partition of the remote topic."""
     targets: tuple[TargetPosition, ...] = ()
     """With transforms: every target partition that may hold records of this numbering. One is named here before it gets any."""
 

@@ -42,6 +42,9 @@ class PartitionProgress:
     """How often it was tried again since it stands still."""
     routed: str = ""
     """With transforms: the topics that records went to, with a space between."""
+    places: int = 0
+    """The number of partitions on which records are placed by their keys, so that group offsets are translated by time only; 0:
+    records stay in their partition."""
 
     @property
     def written(self) -> list[str]:

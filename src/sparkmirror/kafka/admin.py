@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.errors import BrokerError, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.denials import Operation, needs
 from sparkmirror.kafka.fetch import TopicPartition
 
+log = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1
 _TOPIC_RESOURCE = 2
 _TIMEOUT_MS = 30_000
@@ -32,6 +35,10 @@ class ConfigEntry:
     read_only: bool
     sensitive: bool
     source: int  # 1 topic, 2 broker, 3 broker default, 4 static broker, 5 default
+
+    @property
+    def is_set_on_topic(self) -> bool:
+        return self.source == 1
 
     @property
     def is_default(self) -> bool:
@@ -64,6 +71,7 @@ def _each(
     keys: Iterable[TopicPartition],
     build: Callable[[dict[str, list[int]]], Any],
     what: str,
+    operation: Operation = "Describe",
 ) -> list[tuple[str, Any]]:
     """Send one request per leader and collect every partition's answer; leaders that moved are looked up again."""
     wanted = list(keys)
@@ -76,7 +84,8 @@ def _each(
                 for partition in topic.partitions:
                     if partition.error_code != messages.NONE:
                         where = f"{what} of {name} on {cluster.settings}"
-                        raise messages.broker_error(partition.error_code, where)
+                        access = needs(operation, "topic", name, cluster.settings.security)
+                        raise messages.broker_error(partition.error_code, where, access=access)
                     found.append((name, partition))
         return found
 
@@ -151,10 +160,13 @@ def describe_producers(
                 state.producer_id: ProducerState(state.producer_epoch, state.last_sequence)
                 for state in p.active_producers
             }
-            for topic, p in _each(cluster, keys, build, "DescribeProducers")
+            for topic, p in _each(cluster, keys, build, "DescribeProducers", "Read")
         }
     except BrokerError as error:
-        if error.name in ("UNSUPPORTED_VERSION", "TOPIC_AUTHORIZATION_FAILED"):
+        if error.code == messages.TOPIC_AUTHORIZATION_FAILED:
+            log.warning("%s", error)
+            return None
+        if error.name == "UNSUPPORTED_VERSION":
             return None
         raise
 
@@ -201,7 +213,9 @@ def init_producer_id(cluster: Cluster) -> tuple[int, int]:
         answer = cluster.call_any(request, most=4)
         if answer.error_code != messages.NONE:
             raise messages.broker_error(
-                answer.error_code, f"Taking a producer id from {cluster.settings}"
+                answer.error_code,
+                f"Taking a producer id from {cluster.settings}",
+                access=needs("IdempotentWrite", "cluster", "", cluster.settings.security),
             )
         return answer.producer_id, answer.producer_epoch
 
@@ -210,38 +224,48 @@ def init_producer_id(cluster: Cluster) -> tuple[int, int]:
 
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, BrokerError | None]:
     """Create topics; per topic None for success (also: it was there already) or the broker's error."""
+    answers = ask_for_topics(cluster, topics, validate_only=False)
+    return {answer.name: creation_error(cluster, answer) for answer in answers}
+
+
+def ask_for_topics(
+    cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool
+) -> Sequence[Any]:
+    """The controller's answers to a request for these topics."""
     if not topics:
-        return {}
+        return ()
     request = messages.CreateTopicsRequest
     topic_class = request.CreatableTopic
-    answer = cluster.call_controller(
-        request(
-            topics=[
-                topic_class(
-                    name=topic.name,
-                    num_partitions=topic.partitions,
-                    replication_factor=topic.replication_factor,
-                    assignments=[],
-                    configs=[
-                        topic_class.CreatableTopicConfig(name=name, value=value)
-                        for name, value in topic.configs.items()
-                    ],
-                )
-                for topic in topics
+    wanted = [
+        topic_class(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            assignments=[],
+            configs=[
+                topic_class.CreatableTopicConfig(name=name, value=value)
+                for name, value in topic.configs.items()
             ],
-            timeout_ms=_TIMEOUT_MS,
-            validate_only=False,
         )
+        for topic in topics
+    ]
+    answer = cluster.call_controller(
+        request(topics=wanted, timeout_ms=_TIMEOUT_MS, validate_only=validate_only)
     )
-    accepted = (messages.NONE, messages.TOPIC_ALREADY_EXISTS)
-    return {
-        t.name: None
-        if t.error_code in accepted
-        else messages.broker_error(
-            t.error_code, f"Creating topic {t.name} on {cluster.settings}", t.error_message
-        )
-        for t in answer.topics
-    }
+    found: Sequence[Any] = answer.topics
+    return found
+
+
+def creation_error(cluster: Cluster, answer: Any) -> BrokerError | None:
+    """What an answer for one topic comes to; a topic that is there already is no error."""
+    if answer.error_code in (messages.NONE, messages.TOPIC_ALREADY_EXISTS):
+        return None
+    return messages.broker_error(
+        answer.error_code,
+        f"Creating topic {answer.name} on {cluster.settings}",
+        answer.error_message,
+        access=needs("Create", "topic", answer.name, cluster.settings.security),
+    )
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
@@ -264,42 +288,44 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, 
         t.name: None
         if t.error_code in accepted
         else messages.broker_error(
-            t.error_code, f"Adding partitions to {t.name} on {cluster.settings}", t.error_message
+            t.error_code,
+            f"Adding partitions to {t.name} on {cluster.settings}",
+            t.error_message,
+            access=needs("Alter", "topic", t.name, cluster.settings.security),
         )
         for t in answer.results
     }
 
 
-def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, list[ConfigEntry]]:
-    """All configs of these topics, with where each value comes from. Topics that are gone are left out."""
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerError | None]:
+    """Delete topics; per topic None for success (also: it was gone already) or the broker's error."""
     if not names:
         return {}
-    request = messages.DescribeConfigsRequest
+    answer = cluster.call_controller(
+        messages.DeleteTopicsRequest(topic_names=list(names), timeout_ms=_TIMEOUT_MS), most=5
+    )
+    accepted = (messages.NONE, messages.UNKNOWN_TOPIC_OR_PARTITION)
+    return {
+        t.name: None
+        if t.error_code in accepted
+        else messages.broker_error(
+            t.error_code,
+            f"Deleting topic {t.name} on {cluster.settings}",
+            getattr(t, "error_message", None),
+            access=needs("Delete", "topic", t.name, cluster.settings.security),
+        )
+        for t in answer.responses
+    }
+
+
+def topic_errors(cluster: Cluster, names: Collection[str]) -> dict[str, int]:
+    """What the cluster says to each of these names: NONE if there is such a topic, else the error code."""
+    if not names:
+        return {}
+    topic = messages.MetadataRequest.MetadataRequestTopic
     answer = cluster.call_any(
-        request(
-            resources=[
-                request.DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-                )
-                for name in names
-            ],
-            include_synonyms=False,
-            include_documentation=False,
+        messages.MetadataRequest(
+            topics=[topic(name=name) for name in names], allow_auto_topic_creation=False
         )
     )
-    configs: dict[str, list[ConfigEntry]] = {}
-    for result in answer.results:
-        if result.error_code == messages.UNKNOWN_TOPIC_OR_PARTITION:
-            continue
-        if result.error_code != messages.NONE:
-            raise messages.broker_error(
-                result.error_code,
-                f"Reading the configs of topic {result.resource_name} on {cluster.settings}",
-                result.error_message,
-                "The principal needs DescribeConfigs on the topic.",
-            )
-        configs[result.resource_name] = [
-            ConfigEntry(c.name, c.value, c.read_only, c.is_sensitive, c.config_source)
-            for c in result.configs
-        ]
-    return configs
+    return {found.name: found.error_code for found in answer.topics if found.name is not None}

@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.errors import AccessFailed, BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.denials import needs, sentence
 from sparkmirror.kafka.settings import ClientSettings
 
 NO_TOPIC_ID = bytes(16)
+_REFUSED_WAITS_S = (1.0, 15.0)
 T = TypeVar("T")
 
 
@@ -41,6 +43,15 @@ class TopicInfo:
     partitions: dict[int, PartitionInfo] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A broker that did not let us in, and until when it is not asked again."""
+
+    error: AccessFailed
+    wait: float
+    until: float
+
+
 def back_off(first: float, most: float) -> Iterator[float]:
     """Waiting times that double from `first` to `most`, each with up to a fifth of jitter."""
     wait = first
@@ -53,7 +64,8 @@ class Cluster:
     """Metadata and control connections of one cluster.
 
     Invariants: `topics` holds only what the last refresh of that topic answered without an error; a connection that
-    broke is dropped at once and dialled anew at the next use.
+    broke is dropped at once and dialled anew at the next use. A broker that did not let us in is not dialled for a while: the
+    same error is raised again instead, since accounts are locked where logins fail too often.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -61,8 +73,10 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.controller = -1
+        self._hidden: set[str] = set()  # topics that were asked for and may not be described
         self._connections: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
+        self._held: dict[tuple[str, int], _Held] = {}
 
     # -- connections --------------------------------------------------------------------------
 
@@ -81,8 +95,21 @@ class Cluster:
             raise ConnectionFailed(
                 f"Broker {node} of {self.settings} is not known (it may be down)."
             )
-        connection = Connection(broker.host, broker.port, self.settings)
-        connection.open()
+        return self._opened(broker.host, broker.port)
+
+    def _opened(self, host: str, port: int) -> Connection:
+        held = self._held.get((host, port))
+        if held is not None and time.monotonic() < held.until:
+            raise held.error.with_traceback(None)
+        connection = Connection(host, port, self.settings)
+        try:
+            connection.open()
+        except AccessFailed as error:
+            first, most = _REFUSED_WAITS_S
+            wait = first if held is None else min(held.wait * 2, most)
+            self._held[host, port] = _Held(error, wait, time.monotonic() + wait)
+            raise
+        self._held.pop((host, port), None)
         return connection
 
     def connection(self, node: int) -> Connection:
@@ -93,6 +120,16 @@ class Cluster:
         self._connections[node] = connection = self.dial(node)
         return connection
 
+    def refusal(self, topic: str, partition: int) -> AccessFailed | None:
+        """Why the leader of a partition (if it is not known: any broker) has just not let us in; None if none said so lately."""
+        info = self.topics.get(topic)
+        part = None if info is None else info.partitions.get(partition)
+        leader = None if part is None else self.brokers.get(part.leader)
+        asked = self._addresses() if leader is None else [(leader.host, leader.port)]
+        now = time.monotonic()
+        held = [self._held[at] for at in asked if at in self._held and now < self._held[at].until]
+        return held[0].error if held and len(held) == len(asked) else None
+
     def any_connection(self) -> Connection:
         """A connection to whichever broker answers: known ones first, then the bootstrap addresses."""
         for connection in self._connections.values():
@@ -100,17 +137,20 @@ class Cluster:
                 return connection
         if self._bootstrap is not None and self._bootstrap.is_open:
             return self._bootstrap
-        last: ConnectionFailed | None = None
+        broken: ConnectionFailed | None = None
+        refused: AccessFailed | None = None
         for host, port in self._addresses():
-            candidate = Connection(host, port, self.settings)
             try:
-                candidate.open()
+                self._bootstrap = self._opened(host, port)
             except ConnectionFailed as error:
-                last = error
-                continue
-            self._bootstrap = candidate
-            return candidate
-        cause = last.message if last is not None else "no address is known"
+                broken = error
+            except AccessFailed as error:
+                refused = error
+            else:
+                return self._bootstrap
+        if refused is not None:  # says more than that others cannot be reached
+            raise refused
+        cause = broken.message if broken is not None else "no address is known"
         raise ConnectionFailed(
             f"No broker of {self.settings} can be reached. {cause}",
             "Check bootstrap.servers, the network, and that the cluster is up.",
@@ -175,10 +215,13 @@ class Cluster:
         for topic in answer.topics:
             if topic.name is None:
                 continue
+            self._hidden.discard(topic.name)
             if topic.error_code == messages.NONE:
                 self.topics[topic.name] = _topic_info(topic)
-            else:
-                self.topics.pop(topic.name, None)
+                continue
+            self.topics.pop(topic.name, None)
+            if topic.error_code == messages.TOPIC_AUTHORIZATION_FAILED:
+                self._hidden.add(topic.name)
 
     def cluster_id(self) -> str:
         """The id that the cluster gave itself; empty if it has none."""
@@ -188,6 +231,14 @@ class Cluster:
     def topic(self, name: str) -> TopicInfo:
         """A topic from the last refresh; an error if it was not there."""
         info = self.topics.get(name)
+        if info is None and name in self._hidden:
+            raise BrokerError(
+                messages.TOPIC_AUTHORIZATION_FAILED,
+                "TOPIC_AUTHORIZATION_FAILED",
+                f"Topic {name} on {self.settings} is not shown to us: TOPIC_AUTHORIZATION_FAILED.",
+                sentence(needs("Describe", "topic", name, self.settings.security)),
+                retriable=True,
+            )
         if info is None:
             raise BrokerError(
                 messages.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,14 +1,19 @@
-"""One TCP connection to one broker: frames out, frames in, in order.
+"""One connection to one broker, plain or over TLS, logged in if need be: frames out, frames in, in order.
 
 Two ways to use it, never mixed while something is in flight: `call` sends a request object and waits for its answer;
 `submit`, `flush` and `receive` move frames without waiting, for the copy loop, which watches many sockets at once.
 Record bytes are neither copied on the way out (`sendmsg` of views) nor on the way in (`recv_into` the frame's own buffer).
+
+A login that ends is renewed on the same connection when nothing is in flight, by `call` and `submit` themselves; who keeps
+several requests in flight sends no more while `is_renewal_due`, until the answers are in.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
+import random
 import select
 import socket
 import struct
@@ -17,18 +22,23 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from sparkmirror.errors import BrokerError, ConnectionFailed
+from sparkmirror.errors import AccessFailed, BrokerError, ConfigError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.access import refusals, sasl
+from sparkmirror.kafka.access.transport import Chunk, Transport, connect
+from sparkmirror.kafka.inquiry import Where
 from sparkmirror.kafka.settings import ClientSettings
-
-Chunk = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
 _MAX_FRAME = 512 << 20
+_MAX_FIRST_FRAME = (
+    1 << 20
+)  # so that the answer of something else, like a TLS alert, is taken for no frame
 _AHEAD_BYTES = 8 << 10
 _WAKE_BYTES = 64 << 10
 _MAX_CHUNKS = 512  # below IOV_MAX (1024)
 _WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK)
+_RENEWED_AFTER = (0.85, 0.95)  # of a session's life, as Java's clients do
 
 
 class Connection:
@@ -42,51 +52,91 @@ class Connection:
         self.host = host
         self.port = port
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._socket: Transport | None = None
         self._correlation = 0
         self._outgoing: deque[Chunk] = deque()
         self._expected: deque[tuple[int, Any, float]] = deque()
         self._ahead = bytearray(_AHEAD_BYTES)
         self._ahead_start = self._ahead_end = 0
         self._wakes_at = 1
+        self._wake_bytes = 1
+        self._longest = _MAX_FIRST_FRAME
+        self._renew_at = math.inf
+        self._is_proven = False
         self._frame: bytearray | None = None
         self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.muted_until = 0.0
         self.round_trip = 0.0
         """Seconds from request to answer, last time."""
-        self.failure = ConnectionFailed(f"{self._where()} is not connected.")
+        self.failure: KafkaError = ConnectionFailed(f"{self._where()} is not connected.")
         self.lost_contexts: list[Any] = []
         """After the connection broke: the contexts whose answers will never come."""
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Connect and learn which versions the broker speaks."""
+        """Connect, learn which versions the broker speaks, and log in. AccessFailed if it does not let us in."""
         try:
-            sock = socket.create_connection(
-                (self.host, self.port), timeout=self._settings.connect_timeout
-            )
-        except OSError as error:
-            raise ConnectionFailed(
-                f"{self._where()} cannot be reached: {error.strerror or error}.",
-                "Check bootstrap.servers, the broker's advertised.listeners and the network.",
-            ) from error
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._settings.send_buffer > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer)
-        if self._settings.receive_buffer > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer)
-        sock.setblocking(False)
-        self._socket = sock
+            self._connect()
+        except ConfigError as error:  # what the settings name is not there, or not yet: files and secrets can be mended
+            raise AccessFailed(error.message, error.remedy) from error
         try:
             self.versions = self._learn_versions()
+        except ConnectionFailed as error:
+            self.close()
+            self.failure = refusals.of_opening(self._address(), error)
+            raise self.failure from error
         except BaseException:
             self.close()
             raise
         if not self.is_open:  # the broker answered and closed
             raise self.failure
+        self._longest = _MAX_FRAME
+        if self._settings.security.uses_sasl:
+            self._log_in()
+
+    def _connect(self) -> None:
+        self._socket = carrier = connect(self.host, self.port, self._settings)
+        # What TLS leaves in the socket is less or more than what is missing: only plain sockets can wait for so many bytes.
+        self._wake_bytes = _WAKE_BYTES if isinstance(carrier, socket.socket) else 1
+        self._longest = _MAX_FIRST_FRAME
+        # A listener with logins answers ApiVersions, and to who does not log in nothing more.
+        self._is_proven = False
+
+    def _log_in(self) -> None:
+        """Log in, for the first time or again; a connection that is refused is closed."""
+        self._renew_at = math.inf
+        began = time.monotonic()
+        try:
+            lifetime = sasl.authenticate(self._settings, self.host, self._ask, self.versions)
+        except ConfigError as error:
+            self.close()
+            self.failure = AccessFailed(error.message, error.remedy)
+            raise self.failure from error
+        except KafkaError as error:
+            self.close()
+            self.failure = error
+            raise
+        except BaseException:
+            self.close()
+            raise
+        if not self.is_open:
+            raise self.failure
+        if lifetime is not None:
+            self._renew_at = began + lifetime * random.uniform(*_RENEWED_AFTER)  # noqa: S311 - jitter
+
+    def _renewed(self, context: Any) -> float:
+        """Log in again before a request is sent; gives the time after that. If it fails, the request is one that was lost."""
+        try:
+            self._log_in()
+        except KafkaError:
+            self.lost_contexts = [context]
+            raise
+        return time.monotonic()
+
+    def _ask(self, request: Any, version: int) -> Any:
+        return self._exchange(request, version, self._settings.request_timeout)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -99,6 +149,7 @@ class Connection:
         self._frame = None
         self._filled = self._ahead_start = self._ahead_end = 0
         self._wakes_at = 1
+        self._renew_at = math.inf
 
     @property
     def is_open(self) -> bool:
@@ -107,13 +158,23 @@ class Connection:
     def fileno(self) -> int:
         return -1 if self._socket is None else self._socket.fileno()
 
+    @property
+    def is_renewal_due(self) -> bool:
+        """Whether the login has to be renewed before more is sent, which is done when nothing is in flight."""
+        return time.monotonic() >= self._renew_at
+
+    def _address(self) -> Where:
+        return Where(self.host, self.port, self._settings)
+
     def _where(self) -> str:
-        return f"Broker {self.host}:{self.port} of {self._settings}"
+        return str(self._address())
 
     def _broken(self, cause: str) -> ConnectionFailed:
         self.close()
-        self.failure = ConnectionFailed(f"The connection to {self._where()} broke: {cause}.")
-        return self.failure
+        self.failure = broken = ConnectionFailed(
+            f"The connection to {self._where()} broke: {cause}."
+        )
+        return broken
 
     def _learn_versions(self) -> dict[int, tuple[int, int]]:
         for version in (3, 0):  # a broker that does not know v3 says so in a v0 answer
@@ -137,7 +198,14 @@ class Connection:
                 f"{self._where()} does not speak {request.name} in a version we know.",
                 "Upgrade the cluster, or leave the feature that needs it off.",
             )
-        answer = self._exchange(request, version, timeout or self._settings.request_timeout)
+        try:
+            answer = self._exchange(request, version, timeout or self._settings.request_timeout)
+        except ConnectionFailed as error:
+            if self._is_proven:
+                raise
+            self.failure = refusals.of_first_call(self._address(), error)
+            raise self.failure from error
+        self._is_proven = True
         throttle = getattr(answer, "throttle_time_ms", 0) or 0
         if throttle > 0:
             time.sleep(throttle / 1000)
@@ -165,7 +233,7 @@ class Connection:
                 return payload
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self._broken(f"no answer within {patience:.0f} s")
+                raise self._broken(f"no answer within {patience:.0f} s") from TimeoutError()
             self._wait(left)
 
     def _wait(self, timeout: float) -> None:
@@ -199,7 +267,10 @@ class Connection:
         """Queue a framed request; `context` comes back with the answer."""
         if self._socket is None:
             raise self.failure
-        self._expected.append((correlation, context, time.monotonic()))
+        now = time.monotonic()
+        if now >= self._renew_at and not self._expected:
+            now = self._renewed(context)
+        self._expected.append((correlation, context, now))
         self._outgoing.extend(chunks)
         self.flush()
 
@@ -219,12 +290,12 @@ class Connection:
             except OSError as error:
                 if error.errno in _WOULD_BLOCK:
                     return
-                raise self._broken(str(error.strerror or error)) from error
+                raise self._broken(refusals.said(error)) from error
             self._drop_sent(sent)
 
     def flush_quietly(self) -> None:
         """`flush` for a poller: if the connection breaks, the reader finds it closed and deals with it."""
-        with contextlib.suppress(ConnectionFailed):
+        with contextlib.suppress(KafkaError):
             self.flush()
 
     def _drop_sent(self, sent: int) -> None:
@@ -248,7 +319,7 @@ class Connection:
                 is_empty = self._read()
                 while self._has_frame():
                     done.append(self._complete())
-        except ConnectionFailed:
+        except KafkaError:
             if not done:
                 raise
         return done
@@ -275,7 +346,7 @@ class Connection:
             if ahead < 4:
                 return False
             (length,) = _LENGTH.unpack_from(self._ahead, self._ahead_start)
-            if not 4 <= length <= _MAX_FRAME:
+            if not 4 <= length <= self._longest:
                 raise self._broken(f"a frame of {length} bytes was announced")
             start = self._ahead_start + 4
             end = min(self._ahead_end, start + length)
@@ -295,7 +366,7 @@ class Connection:
             got = self._socket.recv_into(room)
         except OSError as error:
             if error.errno not in _WOULD_BLOCK:
-                raise self._broken(str(error.strerror or error)) from error
+                raise self._broken(refusals.said(error)) from error
             got = -1
         if got == 0:
             raise self._broken("the broker closed it")
@@ -314,7 +385,7 @@ class Connection:
 
     def _wake_at(self, missing: int) -> None:
         """Be woken for a large answer not by every packet, but when a good part of what is missing has come."""
-        wanted = max(1, min(missing, _WAKE_BYTES))
-        if wanted != self._wakes_at and self._socket is not None:
+        wanted = max(1, min(missing, self._wake_bytes))
+        if wanted != self._wakes_at and isinstance(self._socket, socket.socket):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             self._wakes_at = wanted

@@ -12,6 +12,7 @@ from sparkmirror.errors import BrokerError, ConnectionFailed
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Broker, Cluster
 from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.denials import Access, needs
 from sparkmirror.kafka.settings import ClientSettings
 
 NO_GENERATION = -1
@@ -146,6 +147,11 @@ class CoordinatorLink:
         self._connection: Connection | None = None
         self._broker: Broker | None = None
 
+    @property
+    def access(self) -> Access:
+        """What being a member takes; the coordinator is told to whoever may describe the group, which Read includes."""
+        return needs("Read", "group", self._group, self._settings.security)
+
     def find(self) -> Broker:
         """The broker that coordinates the group; an error that may be retriable if there is none right now."""
         request = messages.FindCoordinatorRequest(
@@ -156,9 +162,7 @@ class CoordinatorLink:
             raise messages.broker_error(
                 answer.error_code,
                 f"Finding the coordinator of group {self._group} on {self._settings}",
-                remedy="The principal needs Read on the group."
-                if answer.error_code == messages.GROUP_AUTHORIZATION_FAILED
-                else "",
+                access=self.access,
             )
         # Whoever is known now can be asked when the bootstrap addresses are gone.
         self._cluster.refresh([])

@@ -10,6 +10,7 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.kafka import messages, produce
 from sparkmirror.kafka.batches import end_offset, whole_batches
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import Fetched, FetchLimits, FetchSession, Wanted, fetch_version
 
 _EMPTY = memoryview(b"")
@@ -37,7 +38,11 @@ def fetch_once(
     if code:
         if messages.is_stale_metadata(code):
             cluster.refresh([topic])
-        raise messages.broker_error(code, f"Reading {topic}-{partition} on {cluster.settings}")
+        raise messages.broker_error(
+            code,
+            f"Reading {topic}-{partition} on {cluster.settings}",
+            access=needs("Read", "topic", topic, cluster.settings.security),
+        )
     if not answer.partitions:
         return Fetched(topic, partition, 0, -1, -1, -1, [], -1, _EMPTY, None)
     return answer.partitions[0]
@@ -96,6 +101,9 @@ def append(cluster: Cluster, topic: str, partition: int, batch: bytearray) -> in
         if messages.is_stale_metadata(result.error):
             cluster.refresh([topic])
         raise messages.broker_error(
-            result.error, f"Writing to {topic}-{partition} on {cluster.settings}", result.message
+            result.error,
+            f"Writing to {topic}-{partition} on {cluster.settings}",
+            result.message,
+            access=needs("Write", "topic", topic, cluster.settings.security),
         )
     return result.base_offset

@@ -1,6 +1,6 @@
 """Kafka's requests and error codes: message objects in, framed bytes out, and back.
 
-The only module (with `security`) that imports kafka-python, so that its private modules are named in one place.
+The only module that imports kafka-python, so that its private modules are named in one place.
 Fetch and Produce have an encoding of their own (`fetch`, `produce`): those carry record bytes and may not copy them.
 """
 
@@ -11,11 +11,16 @@ from typing import Any
 
 import kafka.errors as kafka_python_errors
 from kafka.protocol.admin import (
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeGroupsRequest,
     DescribeProducersRequest,
     IncrementalAlterConfigsRequest,
     ListGroupsRequest,
@@ -33,16 +38,23 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sparkmirror.errors import BrokerError
+from sparkmirror.kafka.denials import Access, missing_acl
 
 __all__ = [
     "ApiVersionsRequest",
+    "CreateAclsRequest",
     "CreatePartitionsRequest",
     "CreateTopicsRequest",
+    "DeleteAclsRequest",
     "DeleteRecordsRequest",
     "DeleteTopicsRequest",
+    "DescribeAclsRequest",
+    "DescribeClusterRequest",
     "DescribeConfigsRequest",
+    "DescribeGroupsRequest",
     "DescribeProducersRequest",
     "FindCoordinatorRequest",
     "HeartbeatRequest",
@@ -56,6 +68,8 @@ __all__ = [
     "OffsetCommitRequest",
     "OffsetFetchRequest",
     "OffsetForLeaderEpochRequest",
+    "SaslAuthenticateRequest",
+    "SaslHandshakeRequest",
     "SyncGroupRequest",
 ]
 
@@ -78,6 +92,9 @@ REBALANCE_IN_PROGRESS = 27
 TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
 INVALID_TIMESTAMP = 32
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
+UNSUPPORTED_VERSION = 35
 TOPIC_ALREADY_EXISTS = 36
 INVALID_PARTITIONS = 37
 INVALID_REPLICATION_FACTOR = 38
@@ -85,6 +102,7 @@ NOT_CONTROLLER = 41
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
 INVALID_PRODUCER_EPOCH = 47
+SECURITY_DISABLED = 54
 UNKNOWN_PRODUCER_ID = 59
 GROUP_ID_NOT_FOUND = 69
 FETCH_SESSION_ID_NOT_FOUND = 70
@@ -117,11 +135,20 @@ def is_stale_metadata(code: int) -> bool:
     return bool(known is not None and known.invalid_metadata)
 
 
-def broker_error(code: int, what: str, detail: str | None = None, remedy: str = "") -> BrokerError:
-    """The error of our tree for a broker's error code; `what` says what was asked, of whom."""
+def broker_error(
+    code: int,
+    what: str,
+    detail: str | None = None,
+    remedy: str = "",
+    access: Access | None = None,
+) -> BrokerError:
+    """The error of our tree for a broker's error code; `what` says what was asked, of whom, and `access` what that needs."""
     name = error_name(code)
+    denial = "" if access is None else missing_acl(code, access)
+    if denial:
+        detail = None  # brokers tell a page about the request, and not what was missing
     text = f"{what}: {name}" + (f" ({detail})" if detail else "") + "."
-    return BrokerError(code, name, text, remedy, retriable=is_retriable(code))
+    return BrokerError(code, name, text, denial or remedy, retriable=is_retriable(code))
 
 
 def choose_version(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.kafka.access.security import PLAINTEXT, Security, security_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class ClientSettings:
     metadata_max_age: float = 300.0
     send_buffer: int = -1
     receive_buffer: int = -1
+    security: Security = PLAINTEXT
 
     def __str__(self) -> str:
         addresses = ",".join(f"{host}:{port}" for host, port in self.bootstrap)
@@ -35,12 +37,6 @@ def client_settings(
     alias: str, properties: Mapping[str, str], client_id: str = "sparkmirror"
 ) -> ClientSettings:
     """Settings from Java client properties (`bootstrap.servers`, `request.timeout.ms`, …)."""
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        raise ConfigError(
-            f"Cluster {alias}: security.protocol={protocol} is not supported by this version.",
-            "Use a PLAINTEXT listener.",
-        )
 
     def seconds(key: str, default: float) -> float:
         return _number(alias, properties, key, default * 1000) / 1000
@@ -59,6 +55,7 @@ def client_settings(
         metadata_max_age=seconds("metadata.max.age.ms", 300.0),
         send_buffer=int(_number(alias, properties, "send.buffer.bytes", -1)),
         receive_buffer=int(_number(alias, properties, "receive.buffer.bytes", -1)),
+        security=security_of(alias, properties),
     )
 
 

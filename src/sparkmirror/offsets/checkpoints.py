@@ -79,17 +79,33 @@ class CheckpointStore:
     def __init__(self, groups: Collection[str]) -> None:
         self._groups = frozenset(groups)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
+        self._by_time: set[tuple[str, str]] = set()
 
     def put(self, checkpoint: Checkpoint) -> None:
         """It is in the checkpoints topic, and the newest of its kind."""
         if checkpoint.group in self._groups:
             key = (checkpoint.topic, checkpoint.partition)
-            self._last.setdefault(checkpoint.group, {})[key] = checkpoint
+            known = self._last.setdefault(checkpoint.group, {})
+            known[key] = checkpoint
+            place = checkpoint.group, checkpoint.topic
+            if checkpoint.is_by_time:
+                self._by_time.add(place)
+            elif place in self._by_time and not any(
+                other.is_by_time for (topic, _), other in known.items() if topic == key[0]
+            ):
+                self._by_time.discard(place)
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
         """Whether it is to be written."""
         known = self._last.get(checkpoint.group, {})
         return is_more_recent(checkpoint, known.get((checkpoint.topic, checkpoint.partition)))
+
+    def last(self, group: str, topic: str, partition: int) -> Checkpoint | None:
+        return self._last.get(group, {}).get((topic, partition))
+
+    def is_by_time(self, group: str, topic: str) -> bool:
+        """Whether any of a group's last checkpoints in a (downstream) topic was found by time."""
+        return (group, topic) in self._by_time
 
     @property
     def groups(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster, back_off
+from sparkmirror.kafka.denials import Access, Operation, Resource, needs
 
 _MOVED = (
     messages.COORDINATOR_LOAD_IN_PROGRESS,
@@ -38,8 +39,9 @@ class Coordinators:
     group is asked for again for a few seconds; a group that fails never takes others with it.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, right: Operation = "Describe") -> None:
         self._cluster = cluster
+        self._right = right
         self._nodes: dict[str, int] = {}
 
     def each(
@@ -109,9 +111,16 @@ class Coordinators:
                     self._nodes[group] = node
                 else:
                     failed[group] = group_error(
-                        self._cluster, code, f"Finding the coordinator of group {group}"
+                        self._cluster,
+                        code,
+                        f"Finding the coordinator of group {group}",
+                        self.access(self._right, group),
                     )
         return failed
+
+    def access(self, operation: Operation, name: str, resource: Resource = "group") -> Access:
+        """What asking a coordinator needs."""
+        return needs(operation, resource, name, self._cluster.settings.security)
 
     def _find(self, groups: Sequence[str]) -> list[tuple[str, int, int]]:
         """Group, coordinator and error code of each."""
@@ -128,13 +137,9 @@ class Coordinators:
         return found
 
 
-def group_error(cluster: Cluster, code: int, what: str) -> BrokerError:
+def group_error(cluster: Cluster, code: int, what: str, access: Access) -> BrokerError:
     """A broker's error about a group, with what to do about it."""
-    remedy = {
-        messages.GROUP_AUTHORIZATION_FAILED: "The principal needs Describe on the group, and Read to commit.",
-        messages.TOPIC_AUTHORIZATION_FAILED: "The principal needs Read on the topic.",
-    }.get(code, "")
-    return messages.broker_error(code, f"{what} on {cluster.settings}", None, remedy)
+    return messages.broker_error(code, f"{what} on {cluster.settings}", access=access)
 
 
 def _has_moved(error: KafkaError) -> bool:

@@ -15,6 +15,7 @@ from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.denials import Operation
 from sparkmirror.kafka.fetch import TopicPartition
 
 from .coordinators import Answers, Coordinators, group_error
@@ -66,9 +67,11 @@ Offsets = Mapping[TopicPartition, GroupOffset | None]
 class Groups:
     """The groups of one cluster; what concerns one group fails for that group alone (see `Coordinators`)."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, right: Operation = "Describe") -> None:
+        """`right` is what is wanted of groups in all: who is to commit for them needs Read, which includes the rest."""
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster)
+        self._right = right
+        self._coordinators = Coordinators(cluster, right)
 
     def listings(self, states: Collection[str] = ()) -> list[GroupListing]:
         """All groups that we may see, or those in `states` (which brokers before 2.6 cannot tell: none then)."""
@@ -149,7 +152,10 @@ class Groups:
     def _offsets(self, group: str, answer: Any) -> Offsets | BrokerError:
         if answer.error_code not in (messages.NONE, messages.GROUP_ID_NOT_FOUND):
             return group_error(
-                self._cluster, answer.error_code, f"Reading the offsets of group {group}"
+                self._cluster,
+                answer.error_code,
+                f"Reading the offsets of group {group}",
+                self._coordinators.access(self._right, group),
             )
         return {
             (topic.name, p.partition_index): (
@@ -188,13 +194,21 @@ class Groups:
             most=_COMMIT_VERSION,
         )
         refused = [
-            (f"{topic.name}-{p.partition_index}", p.error_code)
+            (topic.name, p.partition_index, p.error_code)
             for topic in answer.topics
             for p in topic.partitions
             if p.error_code != messages.NONE
         ]
         if not refused:
             return len(offsets)
-        where, code = refused[0]
-        what = f"Committing {len(refused)} of {len(offsets)} offset(s) of group {group} ({where}"
-        return group_error(self._cluster, code, what + (", …)" if len(refused) > 1 else ")"))
+        topic, partition, code = refused[0]
+        what = f"Committing {len(refused)} of {len(offsets)} offset(s) of group {group} ({topic}-{partition}"
+        is_topic = code == messages.TOPIC_AUTHORIZATION_FAILED
+        return group_error(
+            self._cluster,
+            code,
+            what + (", …)" if len(refused) > 1 else ")"),
+            self._coordinators.access("Read", topic, "topic")
+            if is_topic
+            else self._coordinators.access("Read", group),
+        )

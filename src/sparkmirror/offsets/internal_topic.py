@@ -12,6 +12,7 @@ from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka.batches import Batch, end_offset, magic_of, whole_batches
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.denials import Operation, needs, sentence
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.records import Record
 
@@ -102,7 +103,7 @@ class InternalTopic:
     def _append(self, batch: bytearray) -> int:
         return kafka_log.append(self._cluster, self.name, 0, batch)
 
-    def _asking(self, action: Callable[[], T], right: str) -> T:
+    def _asking(self, action: Callable[[], T], right: Operation) -> T:
         try:
             if self.name not in self._cluster.topics:
                 self._look_up()
@@ -111,9 +112,8 @@ class InternalTopic:
             self._forget_leader()
             raise
         except BrokerError as error:
-            raise _with_remedy(
-                error, f"The principal needs {right} on topic {self.name}."
-            ) from error
+            access = needs(right, "topic", self.name, self._cluster.settings.security)
+            raise _with_remedy(error, sentence(access)) from error
 
     def _look_up(self) -> None:
         """Learn of the topic; one that is missing is said at once to be so, and not waited for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats import offset_map as formats
@@ -14,8 +14,9 @@ from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
+from .by_time import Ends
 from .internal_topic import InternalTopic
-from .offset_map import OffsetMap
+from .offset_map import OffsetMap, PartitionMap
 from .translator import Translator
 
 log = logging.getLogger(__name__)
@@ -161,6 +162,29 @@ class MapReader:
         if exact is None:
             return by_syncs
         return max(exact.offset, -1 if by_syncs is None else by_syncs)
+
+    def is_whole(self, topic: str, offsets: Mapping[int, int], ends: Ends) -> bool:
+        """Whether all that a group has still to read of what was copied so far went to the partition that it was in.
+
+        That is so if the copy holds nothing but such records, or if no record from the group's offsets on is unknown.
+        """
+        maps = {p: self._map(topic, ends.remote, p) for p in (*ends.target_ends, *offsets)}
+        if all(
+            start >= ends.target_ends[p]
+            if (known := maps[p]) is None
+            else known.is_dense_from(start)
+            for p, start in ends.target_starts.items()
+        ):
+            return True
+        return all(
+            offset >= ends.source_ends.get(p, -1)
+            if (known := maps[p]) is None
+            else known.is_whole_from(offset)
+            for p, offset in offsets.items()
+        )
+
+    def _map(self, topic: str, remote: str, partition: int) -> PartitionMap | None:
+        return self._topic.map.get(Place(topic, partition, remote, partition))
 
     # -- where logs begin ---------------------------------------------------------------------
 

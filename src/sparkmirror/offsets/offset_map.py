@@ -145,6 +145,36 @@ class PartitionMap:
         is_known = after is not None and after.target_start <= segment.target_end
         return Translation(segment.target_end, is_known or offset == segment.source_end)
 
+    def is_dense_from(self, target: int) -> bool:
+        """Whether it is known of every record of the target, from this offset to the last that is known, what it is a copy of."""
+        reached = target
+        for segment in self.line:
+            if segment.target_end <= reached:
+                continue
+            if segment.target_start > reached:
+                return False
+            for run in segment.runs():
+                if run.target > reached:
+                    return False
+                reached = max(reached, run.target_end)
+        return True
+
+    def is_whole_from(self, offset: int) -> bool:
+        """Whether it is known of every source offset, from this one to the last that is known, where its record is."""
+        line = self.line
+        if not line:
+            return False
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0:
+            return False
+        reached = offset
+        for number in self._visible[at:]:
+            for run in line[number].runs():
+                if run.source > reached:
+                    return False
+                reached = max(reached, run.source_end)
+        return True
+
     def translate_back(self, offset: int) -> int | None:
         """What a group that reads `offset` of the target next has still to read of the source; None if nothing is known there."""
         line = self.line

@@ -60,10 +60,16 @@ class _Ports:
     controller: int
     internal: int
     client: int
+    others: dict[str, int]
 
     @classmethod
-    def choose(cls) -> Self:
-        return cls(free_port(), free_port(), free_port())
+    def choose(cls, others: Iterable[str]) -> Self:
+        return cls(free_port(), free_port(), free_port(), {name: free_port() for name in others})
+
+    def listeners(self) -> str:
+        """Where clients and brokers connect, as `advertised.listeners` says it."""
+        named = {"INTERNAL": self.internal, "CLIENT": self.client, **self.others}
+        return ",".join(f"{name}://127.0.0.1:{port}" for name, port in named.items())
 
 
 class KafkaCluster:
@@ -74,7 +80,8 @@ class KafkaCluster:
     - No JVM outlives this process, however this process ends.
     - Listener CLIENT (`bootstrap`) speaks what `properties` say (`listener.security.protocol.map`);
       listener INTERNAL (`internal_bootstrap`) is always plaintext: brokers talk through it, and
-      readiness is asked there.
+      readiness is asked there. `listeners` adds others, by name and protocol (`bootstrap_of`); how
+      they are secured stands in `properties` under `listener.name.NAME.`, NAME in small letters.
     - `properties` win over every setting made here, except who and where a node is.
     """
 
@@ -87,6 +94,7 @@ class KafkaCluster:
         heap: str = "512m",
         racks: bool = False,
         jvm: Sequence[str] = (),
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise ConfigError(
@@ -99,7 +107,8 @@ class KafkaCluster:
         self._properties = dict(properties or {})
         self._jvm = (f"-Xmx{heap}", *jvm)
         self._racks = racks
-        self._ports = {node: _Ports.choose() for node in self.nodes}
+        self._listeners = dict(listeners or {})
+        self._ports = {node: _Ports.choose(self._listeners) for node in self.nodes}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -111,6 +120,10 @@ class KafkaCluster:
     def internal_bootstrap(self) -> str:
         """Where anyone connects without security: every node's INTERNAL listener."""
         return ",".join(f"127.0.0.1:{ports.internal}" for ports in self._ports.values())
+
+    def bootstrap_of(self, listener: str) -> str:
+        """Where clients of one of the additional listeners connect, at every node."""
+        return ",".join(f"127.0.0.1:{ports.others[listener]}" for ports in self._ports.values())
 
     def address(self, node: int) -> str:
         """The CLIENT listener of one node."""
@@ -217,11 +230,13 @@ class KafkaCluster:
 
     def _settings(self, node: int) -> dict[str, str]:
         ports = self._ports[node]
-        where = f"INTERNAL://127.0.0.1:{ports.internal},CLIENT://127.0.0.1:{ports.client}"
+        where = ports.listeners()
+        protocols = (_PLAINTEXT, *(f"{name}:{what}" for name, what in self._listeners.items()))
         voters = (f"{n}@127.0.0.1:{p.controller}" for n, p in self._ports.items())
         rack = {"broker.rack": f"rack-{node}"} if self._racks else {}
         return {
             **_broker_settings(len(self.nodes), self._racks),
+            "listener.security.protocol.map": ",".join(protocols),
             **rack,
             **self._properties,
             "process.roles": "broker,controller",
@@ -315,7 +330,6 @@ def _broker_settings(brokers: int, racks: bool) -> dict[str, str]:
     in_sync = str(min(brokers, 2))
     nearest = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     return {
-        "listener.security.protocol.map": _PLAINTEXT,
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
         "offsets.topic.replication.factor": replicas,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from sparkmirror.formats.mirror import Checkpoint
+from sparkmirror.formats.mirror import BY_TIME, Checkpoint
 
 _HEADINGS = ("SOURCE", "GROUP", "TOPIC", "PARTITION", "UPSTREAM", "DOWNSTREAM", "METADATA")
 _NUMBERS = (3, 4, 5)
@@ -24,8 +24,15 @@ class Translation:
     downstream_offset: int
     metadata: str
 
-    def as_json(self) -> dict[str, str | int]:
-        return asdict(self)
+    @property
+    def is_by_time(self) -> bool:
+        """Whether there is no one offset upstream: the topic's copy has another number of partitions."""
+        return self.upstream_offset == BY_TIME
+
+    def as_json(self) -> dict[str, str | int | None]:
+        """`upstream_offset` is null where the downstream offset was found by time."""
+        upstream = None if self.is_by_time else self.upstream_offset
+        return {**asdict(self), "upstream_offset": upstream}
 
 
 def translations(source: str, checkpoints: Iterable[Checkpoint]) -> list[Translation]:
@@ -54,7 +61,7 @@ def table(rows: Sequence[Translation]) -> list[str]:
                 row.group,
                 row.topic,
                 str(row.partition),
-                str(row.upstream_offset),
+                "by time" if row.is_by_time else str(row.upstream_offset),
                 str(row.downstream_offset),
                 row.metadata or "-",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,33 @@ def test_references_are_resolved_with_the_providers_of_the_worker_only(tmp_path:
     assert resolved({"tasks.max": reference}, able)[0] == {"tasks.max": "3"}
     assert resolved({"tasks.max": reference}, WORKER) == ({"tasks.max": reference}, [])
     assert [*wrong(tasks__max=reference)] == ["tasks.max"], "nobody reads the worker's files"
+
+
+def test_answers_hold_references_and_not_what_they_stand_for(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("key=not-to-be-shown\n")
+    reference = f"${{file:{secrets}:key}}"
+    able = worker(config__providers="file", config__providers__file__class=FILES)
+    config = {
+        **{"name": "m", "connector.class": "MirrorSourceConnector"},
+        **dict.fromkeys(("tasks.max", "topics", "ssl.key.password", "my.secret"), reference),
+        "producer.override.linger.ms": reference,
+        "producer.override.my.password": "written-in-clear",
+    }
+    answer = validate(config, able)
+    shown = json.dumps(answer)
+    assert "not-to-be-shown" not in shown
+    assert "written-in-clear" not in shown
+    values = {entry["value"]["name"]: entry["value"] for entry in answer["configs"]}
+    assert values["topics"]["value"] == reference
+    assert values["ssl.key.password"]["value"] == "[hidden]"
+    assert values["producer.override.my.password"]["value"] == "[hidden]"
+    said = values["tasks.max"]["errors"][0]
+    assert said.startswith(f"Invalid value {reference} for configuration tasks.max: Not a number")
+    with pytest.raises(ConnectError, match=re.escape(reference)) as caught:
+        validate({"topics": reference, "ssl.key.password": "written-in-clear"}, able)
+    assert "not-to-be-shown" not in str(caught.value)
+    assert "written-in-clear" not in str(caught.value)
 
 
 def test_a_reference_without_an_answer_is_an_error_of_its_key() -> None:

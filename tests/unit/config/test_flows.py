@@ -316,6 +316,7 @@ def test_own_keys_are_kept_apart() -> None:
         ({"A->B": "true"}, "A->B sets nothing"),
         ({"A": "-> B.enabled = true"}, "has a blank in its flow"),
         ({"A->": "B.enabled = true"}, "has a blank in its flow"),
+        ({"A": "-> B.ssl.key.password = hush"}, "'A -> B.ssl.key.password…' has a blank"),
         ({"A->B.enabled": "yes"}, r"A->B\.enabled is 'yes', which is neither true nor false"),
         ({"emit.heartbeats.enabled": "1"}, r"emit\.heartbeats\.enabled is '1'"),
         ({"A->B.enabled": "false"}, r"No flow is enabled.*Set A->B\.enabled=true"),

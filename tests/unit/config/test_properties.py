@@ -65,6 +65,9 @@ def test_refuses_a_path_through_a_file(tmp_path: Path) -> None:
 def test_refuses_a_broken_escape(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mm2\.properties is not a properties file.*four hexa"):
         read_properties(write(tmp_path, "a=C:\\users\n"))
+    with pytest.raises(ConfigError, match="line 2 has") as caught:
+        read_properties(write(tmp_path, "a=\\u00e9 \\\\under\nssl.key.password=x\\unspeakable\n"))
+    assert "nspe" not in str(caught.value), "it may be part of a password"
 
 
 _WORDS = st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cs"]), min_size=1)

@@ -82,3 +82,13 @@ def test_root() -> None:
     assert list(everything) == sorted(everything)
     assert everything["root"].last_modified == 1000
     assert not loggers.is_level("loud")
+
+
+def test_libraries_that_log_what_they_send_are_not_let() -> None:
+    py4j = logging.getLogger("py4j.clientserver")
+    py4j.setLevel(logging.ERROR)
+    loggers = _loggers()
+    assert "py4j.clientserver" not in loggers.set("root", "DEBUG")
+    assert loggers.set("py4j", "TRACE") == []
+    assert not py4j.isEnabledFor(logging.WARNING)
+    assert "py4j.clientserver" in loggers.set("root", "WARN")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from certificates import Authority
 
 from sparkmirror.control.forwarding import Passed, WorkerClient
 from sparkmirror.control.rest.listeners import BoundListeners, local_address
@@ -143,6 +144,20 @@ def test_https_beside_http(pem: Path, prefix: str) -> None:
         assert Client(http)("GET", "/connectors").json == ["c"]
 
 
+def test_stores_of_the_jdk(tmp_path: Path) -> None:
+    """A listener with a JKS keystore, which asks for certificates by a PKCS12 truststore, and a worker that shows one."""
+    authority = Authority(tmp_path)
+    stores = authority.keystore("worker", kind="JKS") | authority.truststore("PKCS12")
+    properties = {"listeners": "https://127.0.0.1:0", **stores, "ssl.client.auth": "required"}
+    with serving(properties) as served:
+        url = f"https://127.0.0.1:{served.call.port}/"
+        assert WorkerClient(client_context(stores)).send(url, Passed("GET", "/")).status == 200
+        with pytest.raises(ConnectError):
+            WorkerClient(client_context(authority.truststore("PKCS12"))).send(
+                url, Passed("GET", "/")
+            )
+
+
 def test_inline_and_locked_keys(pem: Path) -> None:
     inline = {
         "ssl.keystore.type": "PEM",
@@ -211,10 +226,10 @@ def test_the_loggers_may_have_a_certificate_of_their_own(pem: Path) -> None:
     ("stores", "message"),
     [
         ({}, "needs a key"),
-        ({"ssl.keystore.location": "/x.jks"}, "JKS is not supported"),
-        ({"ssl.keystore.location": "/x", "ssl.keystore.type": "PKCS12"}, "PKCS12 is not supported"),
+        ({"ssl.keystore.location": "/x.jks"}, "no ssl.keystore.password"),
+        ({"ssl.keystore.location": "/x", "ssl.keystore.type": "JCEKS"}, "JCEKS is not supported"),
         ({"ssl.keystore.location": "/no/such", "ssl.keystore.type": "PEM"}, "/no/such"),
-        ({"ssl.keystore.key": "odd", "ssl.keystore.type": "PEM"}, "cannot be read"),
+        ({"ssl.keystore.key": "odd", "ssl.keystore.type": "PEM"}, "without ssl.keystore.cert"),
         ({"ssl.enabled.protocols": "SSLv3"}, "SSLv3"),
     ],
 )
@@ -225,13 +240,13 @@ def test_wrong_stores(stores: Mapping[str, str], message: str) -> None:
 
 def test_wrong_trust(pem: Path) -> None:
     (pem / "odd.pem").write_text("odd")
-    for trust in (
-        {"ssl.truststore.location": str(pem / "odd.pem")},
-        {"ssl.truststore.location": "/no/such"},
-        {"ssl.truststore.certificates": "odd"},
+    for name, value, message in (
+        ("location", str(pem / "odd.pem"), "no certificate in .*odd.pem"),
+        ("location", "/no/such", "/no/such cannot be read"),
+        ("certificates", "odd", "no certificate in ssl.truststore.certificates"),
     ):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            client_context({"ssl.truststore.type": "PEM", **trust})
+        with pytest.raises(ConfigError, match=message):
+            client_context({"ssl.truststore.type": "PEM", f"ssl.truststore.{name}": value})
     context = client_context(
         {
             "ssl.truststore.type": "PEM",

@@ -23,6 +23,7 @@ class _Round(NamedTuple):
     answered: float
 
 
+@pytest.mark.slow
 def test_a_thousand_reads_a_second() -> None:
     rounds: list[_Round] = []
     with serving(request_timeout=300.0) as served, ThreadPoolExecutor(8) as pool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -152,3 +154,25 @@ def test_a_stop_reaches_whoever_waits_for_a_session_that_hangs(jvm: Process) -> 
     assert len(errors) == 1
     assert not session.is_alive
     assert jvm.poll() is not None
+
+
+def test_options_of_the_user_are_on_no_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = tmp_path / "bin" / "java"
+    fake.parent.mkdir()
+    fake.write_text(f"#!{sys.executable}\ninput()\n")
+    fake.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gateway = Gateway("64m", ["-Da=hush", '-Db=two words and a "quote" \\'])
+    try:
+        arguments = cast("list[str]", gateway.process.args)
+        (passed,) = [each for each in arguments if each.startswith("@")]
+        file = Path(passed.removeprefix("@"))
+        assert "hush" not in " ".join(arguments)
+        assert file.read_text() == '"-Da=hush"\n"-Db=two words and a \\"quote\\" \\\\"'
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    finally:
+        gateway.close()
+    assert not file.parent.exists()

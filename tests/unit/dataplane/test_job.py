@@ -14,6 +14,7 @@ def test_spark_is_quiet_and_small_by_default() -> None:
     assert config["spark.master"] == "local[512]"
     assert config["spark.ui.enabled"] == "false"
     assert config["spark.driver.memory"] == "512m"
+    assert config["spark.io.encryption.enabled"] == "true", "plans hold passwords"
     assert "-Dsparkmirror.spark.level=off" in config["spark.driver.extraJavaOptions"]
 
 

@@ -197,14 +197,16 @@ class World:
 class Copier:
     """One copy task's work on the partition, step by step, with its troubles dealt with as the task does."""
 
-    def __init__(self, world: World, settings: CopySettings, plan: PartitionPlan) -> None:
+    def __init__(
+        self, world: World, settings: CopySettings, plan: PartitionPlan, stamp: int = 77
+    ) -> None:
         self._world = world
         self._plan = plan
         self._store = SharedPositions(world.shared)
         source, target = cast("Cluster", world.source), cast("Cluster", world.target)
-        self._resumer = RecordResumer(source, target, self._store, settings, 77)
+        self._resumer = RecordResumer(source, target, self._store, settings, stamp)
         self._opener = TargetOpener(source, target, self._store, settings, self._resumer)
-        self.copy = RecordCopy(plan, settings, Budget(1 << 30), self)
+        self.copy = RecordCopy(plan, settings, Budget(1 << 30), self, stamp)
         self._offered: dict[PartitionCopy, None] = {}
         self._wire: deque[tuple[PartitionCopy, Sent]] = deque()
         self.losses: list[Loss] = []
@@ -296,7 +298,7 @@ class Copier:
             self._store.write([(PLAN.key, Entry(self.copy.position))])
 
     def _log_of(self, lane: PartitionCopy) -> SimulatedLog | None:
-        return self._world.target.logs.get((lane.plan.remote, lane.plan.partition))
+        return self._world.target.logs.get((lane.plan.remote, lane.plan.at))
 
     def _settle(self) -> None:
         """Deal with troubles and wishes, as `troubles` does."""

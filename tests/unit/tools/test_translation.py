@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkmirror.formats.mirror import Checkpoint
+from sparkmirror.formats.mirror import BY_TIME, Checkpoint
 from sparkmirror.tools.translation import table, translations
 
 ROWS = translations(
@@ -46,3 +46,9 @@ def test_json_has_every_field() -> None:
         "downstream_offset": 900,
         "metadata": "note",
     }
+
+
+def test_what_was_found_by_time_has_no_offset_upstream() -> None:
+    (row,) = translations("A", [Checkpoint("billing", "A.orders", 3, BY_TIME, 17)])
+    assert table([row])[1] == "A       billing  A.orders          3   by time          17  -"
+    assert row.as_json()["upstream_offset"] is None

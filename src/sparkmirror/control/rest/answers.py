@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.veil import VEIL
 
 from .documents import encode, error_document
 
@@ -20,7 +21,8 @@ def empty(status: int) -> Response:
 
 
 def failure(status: int, message: str | None) -> Response:
-    return answer(error_document(status, message), status)
+    hidden = None if message is None else VEIL.hide(message)
+    return answer(error_document(status, hidden), status)
 
 
 def failure_of(error: SparkMirrorError) -> Response:

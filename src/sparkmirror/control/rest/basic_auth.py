@@ -9,26 +9,21 @@ import base64
 import binascii
 import hmac
 import logging
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkmirror.config.properties import load_properties
 from sparkmirror.config.rest import BASIC_AUTH
 from sparkmirror.errors import ConfigError
+from sparkmirror.kafka.access.jaas import tokens as jaas_tokens
+from sparkmirror.kafka.access.java_options import VARIABLES, system_property
 
 _LOG = logging.getLogger(__name__)
 
 LOGIN_MODULE = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
 JAAS_KEY = "mirror.rest.jaas.file"
 _SECTION = "KafkaConnect"
-_OPTION = "-Djava.security.auth.login.config="
-_VARIABLES = ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS")
-_TOKEN = re.compile(
-    r"""\s+ | //[^\n]* | \#[^\n]* | /\*.*?\*/ | (?P<text>"(?:[^"\\]|\\.)*" | [{};=] | [^\s{};="]+)""",
-    re.VERBOSE | re.DOTALL,
-)
+_OPTION = "java.security.auth.login.config"
 _REMEDY = (
     f'It must hold {_SECTION} {{ {LOGIN_MODULE} required file="/path/to/users.properties"; }};'
 )
@@ -39,18 +34,8 @@ def jaas_path(properties: Mapping[str, str], environment: Mapping[str, str]) -> 
     named = properties.get(JAAS_KEY)
     if named:
         return Path(named)
-    for variable in _VARIABLES:
-        for option in reversed(_options(environment.get(variable, ""))):
-            if option.startswith(_OPTION):
-                return Path(option.removeprefix(_OPTION))
-    return None
-
-
-def _options(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
+    given = system_property(environment, _OPTION)
+    return Path(given) if given else None
 
 
 class BasicAuth:
@@ -64,7 +49,7 @@ class BasicAuth:
         if path is None:
             raise ConfigError(
                 f"rest.extension.classes names {BASIC_AUTH}, but no JAAS file is known.",
-                f"Set {JAAS_KEY}, or {_OPTION}FILE in {_VARIABLES[0]}. {_REMEDY}",
+                f"Set {JAAS_KEY}, or -D{_OPTION}=FILE in {VARIABLES[0]}. {_REMEDY}",
             )
         file = Path(_module_options(path).get("file", ""))
         if not file.name:
@@ -100,7 +85,7 @@ def _credentials(authorization: str | None) -> tuple[str | None, str | None]:
 def _module_options(path: Path) -> dict[str, str]:
     """The options of the login module in the section of the REST server."""
     try:
-        tokens = _tokens(path.read_text(encoding="utf-8"))
+        tokens = [token.text for token in jaas_tokens(path.read_text(encoding="utf-8"))]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The JAAS file {path} cannot be read: {error}.", _REMEDY) from error
     try:
@@ -121,15 +106,3 @@ def _module_options(path: Path) -> dict[str, str]:
 
 def _assignments(tokens: Sequence[str]) -> dict[str, str]:
     return {tokens[i - 1]: tokens[i + 1] for i in range(1, len(tokens) - 1) if tokens[i] == "="}
-
-
-def _tokens(text: str) -> list[str]:
-    found = []
-    for match in _TOKEN.finditer(text):
-        token = match["text"]
-        if token is None:
-            continue
-        if token.startswith('"'):
-            token = re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
-        found.append(token)
-    return found

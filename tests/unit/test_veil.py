@@ -1,0 +1,129 @@
+"""What is hidden: names of secrets, secrets in properties, and texts that somebody else wrote."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkmirror.config.keys import KeyType
+from sparkmirror.config.keys_security import SECURITY_KEYS
+from sparkmirror.dataplane.worker import _veiled
+from sparkmirror.errors import SparkError
+from sparkmirror.kafka.settings import client_settings
+from sparkmirror.logs import _log_crash, _Veiled
+from sparkmirror.secret_names import is_secret, secrets_in
+from sparkmirror.veil import VEIL, Veil
+
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="token" password="hush \\"quoted\\" \\\\ hush" clientSecret=\'another-secret\' '
+    'keyTab="/etc/some.keytab" awsRoleSecretAccessKey=plain-words;'
+)
+
+
+def test_a_password_of_kafka_is_a_secret_and_nothing_else_is() -> None:
+    passwords = {key.name for key in SECURITY_KEYS if key.type is KeyType.PASSWORD}
+    assert passwords == {key.name for key in SECURITY_KEYS if is_secret(key.name)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "source.cluster.sasl.jaas.config",
+        "clientSecret",
+        "my_password",
+        "vault.token",
+        "cloud.api.key",
+        "aws_access_key",
+        "fs.s3a.secret.key",
+    ],
+)
+def test_names_that_no_table_knows(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["password.file", "topics", "token.endpoint.url", "monkey"])
+def test_names_of_what_may_be_shown(name: str) -> None:
+    assert not is_secret(name)
+
+
+def test_secrets_within_values() -> None:
+    key = (
+        "-----BEGIN PRIVATE KEY-----\n" + "A" * 64 + "\n" + "B" * 30 + "\n-----END PRIVATE KEY-----"
+    )
+    found = secrets_in(
+        {
+            "sasl.jaas.config": JAAS,
+            "ssl.keystore.key": key,
+            "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----" + "C" * 64,
+            "ssl.key.password": " long-enough ",
+            "ssl.keystore.password": "short",
+            "topics": "password-of-nobody",
+        }
+    )
+    assert found == {
+        'hush \\"quoted\\" \\\\ hush',
+        'hush "quoted" \\ hush',
+        "another-secret",
+        "plain-words",
+        "A" * 64,
+        "B" * 30,
+        "long-enough",
+    }
+
+
+@given(st.lists(st.text(min_size=8, max_size=12), min_size=1, max_size=5), st.text())
+def test_nothing_learned_is_left(secrets: list[str], around: str) -> None:
+    veil = Veil()
+    for secret in secrets:
+        veil.learn({"some.password": secret})
+    text = around.join(secrets)
+    hidden = veil.hide(f"{around}{text}{around}")
+    assert not [s for s in secrets if len(s.strip()) >= 8 and s.strip() in hidden]
+
+
+def test_logs_hide_what_clients_came_in_with() -> None:
+    client_settings(
+        "A", {"bootstrap.servers": "a:1", "sasl.jaas.config": 'x required password="in-the-log";'}
+    )
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(_Veiled("%(message)s"))
+    log = logging.Logger("test")
+    log.addHandler(handler)
+    try:
+        raise ValueError("a library says in-the-log")
+    except ValueError:
+        log.exception("It says %s.", "in-the-log")
+    assert "in-the-log" not in written.getvalue()
+    assert written.getvalue().count("[hidden]") == 3  # the line of source is in a trace, too
+    assert VEIL.hide("in-the-log") == "[hidden]"
+
+
+def test_a_thread_that_crashes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    thread = threading.Thread(name="copy")
+    error = ValueError("a mistake")
+    _log_crash(threading.ExceptHookArgs((ValueError, error, None, thread)))
+    _log_crash(threading.ExceptHookArgs((SystemExit, SystemExit(), None, thread)))
+    assert [record.getMessage() for record in caplog.records] == ["Thread copy crashed."]
+
+
+def test_settings_of_clients_show_no_secret() -> None:
+    settings = client_settings(
+        "A", {"bootstrap.servers": "a:1", "sasl.jaas.config": 'x required password="not-shown";'}
+    )
+    assert "not-shown" not in repr(settings) + str(settings)
+    assert "not-shown" not in repr((settings.security, settings))
+
+
+def test_what_a_task_fails_with_reaches_spark_without_secrets() -> None:
+    VEIL.learn({"ssl.key.password": "of-the-executor"})
+    with pytest.raises(SparkError, match=r"^ValueError: it holds \[hidden\]$"), _veiled():
+        raise ValueError("it holds of-the-executor")
+    with pytest.raises(ValueError, match="nothing secret"), _veiled():
+        raise ValueError("nothing secret")
