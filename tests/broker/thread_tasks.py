@@ -20,12 +20,16 @@ class ConnectorWatch:
     def __init__(self) -> None:
         self.reconfigured = threading.Event()
         self.errors: list[SparkMirrorError] = []
+        self.notes: list[str] = []
 
     def request_task_reconfiguration(self) -> None:
         self.reconfigured.set()
 
     def fail(self, error: SparkMirrorError) -> None:
         self.errors.append(error)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 class TaskWatch:

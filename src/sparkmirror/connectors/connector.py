@@ -22,6 +22,9 @@ class ConnectorContext(Protocol):
     def fail(self, error: SparkMirrorError) -> None:
         """The connector cannot go on: it is shown as FAILED with this error."""
 
+    def note(self, text: str) -> None:
+        """What people should know of a connector that runs, shown with its state; empty if there is nothing (any more)."""
+
 
 class Connector(Protocol):
     """One connector on one worker. `start` is called once, from a thread of its own; it may take long and may raise."""

@@ -29,6 +29,7 @@ from .topic_deletes import TopicDeletes
 log = logging.getLogger(__name__)
 TASK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceTask"
 _ASSIGNED = "task.assigned.partitions"
+_MOST_NOTED = 20
 
 
 class SourceConnector:
@@ -93,6 +94,7 @@ class SourceConnector:
             if not patiently(self._topics.start, stopping, self._label):
                 return
             self._keep_map()
+            self._note_placed()
             if self._background.ready():
                 self._context.request_task_reconfiguration()
             check_copying(self._props, self._settings.config, self._source, self._target)
@@ -156,14 +158,33 @@ class SourceConnector:
             self._map_keeper = MapKeeper(self._settings, self._topics.partitions, self._label)
             self._map_keeper.start()
 
+    def _note_placed(self) -> None:
+        topics = sorted({topic for topic, _ in self._topics.partitions()})
+        places = {t: self._settings.places(t, self._source, self._target) for t in topics}
+        self._context.note(placed_note({t: count for t, count in places.items() if count}))
+
     def _look(self) -> None:
         try:
             if self._topics.refresh():
                 self._context.request_task_reconfiguration()
+            self._note_placed()
             if self._deletes is not None:
                 self._deletes.look(self._topics.partitions())
         except KafkaError as error:
             log.warning("%s: the topics could not be looked at: %s", self._label, error)
+
+
+def placed_note(places: Mapping[str, int]) -> str:
+    """What there is to know of topics whose copies have another number of partitions, by topic."""
+    if not places:
+        return ""
+    shown = [f"{topic} on {count}" for topic, count in list(places.items())[:_MOST_NOTED]]
+    more = len(places) - len(shown)
+    others = f" and {more} more" if more else ""
+    return (
+        f"Records are placed by key: {', '.join(shown)}{others} partition(s). "
+        "Group offsets of these topics are translated by time only."
+    )
 
 
 def assigned_partitions(task: Mapping[str, str]) -> list[TopicPartition]:

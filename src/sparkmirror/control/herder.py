@@ -77,6 +77,10 @@ class ConnectHerder:
         self.restarts = Restarts()
         self._news = news
         self._failed: dict[Item, str] = {}
+        self._running: set[str] = set()
+        """Connectors that were last said to be RUNNING here."""
+        self._notes: dict[str, str] = {}
+        """What connectors that run here want to be known."""
         self._waits = back_off(*_RETRY_S)
         self._desired = dict(desired or {})
         self._group: Group | None = None
@@ -231,6 +235,9 @@ class ConnectHerder:
         given: list[Item] = [*connectors, *tasks]
         for item in given:  # another worker's by now
             self._failed.pop(item, None)
+            if isinstance(item, str):
+                self._notes.pop(item, None)
+                self._running.discard(item)
             self.restarts.forget(item)
 
     def on_assigned(self, assignment: GroupAssignment, generation: int) -> None:
@@ -339,10 +346,21 @@ class ConnectHerder:
     # -- what the worker tells (from any thread) ----------------------------------------------------
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None:
-        self.statuses.put_connector(name, state, error, self.restarts.attempts(name))
+        is_running = state is State.RUNNING
+        (self._running.add if is_running else self._running.discard)(name)
+        note = self._notes.get(name, "") if is_running else ""
+        self.statuses.put_connector(name, state, error, self.restarts.attempts(name), note)
         if state is State.RUNNING:
             self.reconfigure(name)
         self._said(name, name, state, error)
+
+    def connector_noted(self, name: str, text: str) -> None:
+        if self._notes.get(name, "") == text:
+            return
+        self._notes[name] = text
+        if name in self._running:
+            restarts = self.restarts.attempts(name)
+            self.statuses.put_connector(name, State.RUNNING, None, restarts, text)
 
     def task_said(
         self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0

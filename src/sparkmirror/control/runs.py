@@ -73,6 +73,12 @@ class ConnectorRun:
                 state, error
             )  # in the lock: whoever has stopped us may say something else right after
 
+    def while_wanted(self, say: Callable[[], None]) -> None:
+        """Say something of the connector, unless it was stopped."""
+        with self._lock:
+            if not self._is_stopped:
+                say()
+
     @property
     def running(self) -> Connector | None:
         """The connector, while it can be asked for task configs."""

@@ -56,6 +56,8 @@ class Status:
     version: str | None = None
     restarts: int = 0
     """How often it was started again by itself, in a row."""
+    note: str = ""
+    """What people should know of a connector that runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class ConnectorState:
     trace: str | None = None
     version: str | None = None
     restarts: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,6 +286,7 @@ def _fields(status: Status) -> StatusFields | None:
         status.trace,
         status.version,
         status.restarts,
+        status.note,
     )
 
 
@@ -299,4 +300,5 @@ def _status(fields: StatusFields | None) -> Status | None:
         fields.trace,
         fields.version,
         fields.restarts,
+        fields.note,
     )

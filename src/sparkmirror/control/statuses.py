@@ -35,9 +35,14 @@ class Statuses:
         """What was to be seen of them at the last look; a worker's last word may come after the removal."""
 
     def put_connector(
-        self, name: str, state: State, error: BaseException | None = None, restarts: int = 0
+        self,
+        name: str,
+        state: State,
+        error: BaseException | None = None,
+        restarts: int = 0,
+        note: str = "",
     ) -> None:
-        status = self._status(state, error, restarts)
+        status = replace(self._status(state, error, restarts), note=note)
         if state in _SAFE:
             self._store.put_connector_safe(name, status)
         else:
@@ -65,7 +70,7 @@ class Statuses:
         if isinstance(item, TaskId):
             self.put_task(item, State.RUNNING)
         else:
-            self.put_connector(item, State.RUNNING)
+            self.put_connector(item, State.RUNNING, note=known.note)
 
     def _status(self, state: State, error: BaseException | None, restarts: int) -> Status:
         trace = None if error is None else trace_of(error)
@@ -104,6 +109,7 @@ class Statuses:
             trace=status.trace,
             version=status.version,
             restarts=status.restarts,
+            note=status.note,
         )
 
     def task(self, task: TaskId) -> TaskState:

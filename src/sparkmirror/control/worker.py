@@ -30,6 +30,7 @@ class WorkerEvents(Protocol):
     """The herder, as its worker sees it. Called from any thread; must not block."""
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None: ...
+    def connector_noted(self, name: str, text: str) -> None: ...
     def task_said(
         self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
     ) -> None:
@@ -59,6 +60,9 @@ class _Context:
 
     def fail(self, error: SparkMirrorError) -> None:
         self._run.fail(error)
+
+    def note(self, text: str) -> None:
+        self._run.while_wanted(lambda: self._events.connector_noted(self._name, text))
 
 
 class _TaskContext:

@@ -40,6 +40,8 @@ class StatusFields:
     version: str | None = None
     restarts: int = 0
     """How often it was started again by itself, in a row. Ours: left out where it is 0; Java's workers do not look at it."""
+    note: str = ""
+    """What people should know of it. Ours, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def _status_fields(status: StatusFields | None) -> dict[str, Any] | None:
     }
     if status.restarts:
         fields["restarts"] = status.restarts
+    if status.note:
+        fields["note"] = status.note
     return fields
 
 
@@ -170,6 +174,7 @@ def _status(value: bytes | None) -> StatusFields | None:
         _text_or_none(fields, "trace"),
         _text_or_none(fields, "version"),
         integer(fields, "restarts") if "restarts" in fields else 0,
+        _text_or_none(fields, "note") or "",
     )
 
 

@@ -28,6 +28,9 @@ class Nobody:
     def fail(self, error: SparkMirrorError) -> None:
         raise AssertionError
 
+    def note(self, text: str) -> None:
+        raise AssertionError
+
 
 @pytest.mark.parametrize(
     ("count", "lengths"), [(1, [7]), (2, [4, 3]), (3, [3, 2, 2]), (7, [1] * 7), (0, [])]

@@ -201,3 +201,28 @@ def test_a_write_that_waits_for_the_cluster_does_not_hold_up_the_end() -> None:
         assert worker.herder.await_end()
         assert time.monotonic() - began < 1.5
         asked.join(PATIENCE_S)
+
+
+# -- what connectors want to be known --------------------------------------------------------------------
+
+
+def test_a_note_is_shown_while_the_connector_runs_whichever_comes_first() -> None:
+    cluster = Cluster()
+    with running(cluster) as worker:
+        put_stopped_connector(worker.stores)
+        herder = worker.herder
+
+        def note() -> str | None:
+            known = worker.stores.statuses.connector("c")
+            return None if known is None else known.note
+
+        wait_for(lambda: note() is not None)  # the herder itself has said that it is at rest
+        herder.connector_noted("c", "placed")
+        herder.connector_said("c", State.RUNNING, None)
+        wait_for(lambda: note() == "placed")
+        herder.connector_noted("c", "")
+        wait_for(lambda: note() == "")
+        herder.connector_noted("c", "placed again")
+        wait_for(lambda: note() == "placed again")
+        herder.connector_said("c", State.PAUSED, None)
+        wait_for(lambda: note() == "")

@@ -20,6 +20,7 @@ FAILED = ConnectorState(
         TaskState(1, State.RUNNING, "w:2"),
     ),
     restarts=1,
+    note="Group offsets of t are translated by time only.",
 )
 
 
@@ -72,6 +73,7 @@ def test_the_page_shows_attempts_and_reasons_and_nothing_breaks_it() -> None:
     assert "mm2 &lt;msc&gt;" in text
     assert "Too large: &lt;10&gt;" in text
     assert '<td class="number">4</td>' in text
+    assert "by time only" in text
     assert "<10>" not in text
 
 

@@ -63,6 +63,7 @@ class Events:
         self.tasks: list[tuple[TaskId, State, bool]] = []
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None: ...
+    def connector_noted(self, name: str, text: str) -> None: ...
     def task_said(
         self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
     ) -> None:

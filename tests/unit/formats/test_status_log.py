@@ -27,6 +27,7 @@ STATUSES = st.builds(
     TEXTS | st.none(),
     TEXTS | st.none(),
     NUMBERS,
+    TEXTS,
 )
 RECORDS: st.SearchStrategy[StatusRecord] = st.one_of(
     st.builds(ConnectorStatusRecord, TEXTS, STATUSES | st.none()),
@@ -49,6 +50,11 @@ def test_a_record_comes_back_as_it_was(record: StatusRecord) -> None:
 @pytest.mark.parametrize(
     ("record", "key", "value"),
     [
+        (
+            ConnectorStatusRecord("c", StatusFields("RUNNING", "w:1", 2, note="by time")),
+            b"status-connector-c",
+            b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":2,"version":null,"note":"by time"}',
+        ),
         (
             ConnectorStatusRecord("src", RUNNING),
             b"status-connector-src",

@@ -40,7 +40,7 @@ pre { white-space: pre-wrap; margin: .3rem 0; }
 <h1>$title</h1>
 <p>$summary</p>
 <table>
-<thead><tr><th>Connector, task</th><th>State</th><th>Worker</th><th class="number">Restarts</th><th>Why</th></tr></thead>
+<thead><tr><th>Connector, task</th><th>State</th><th>Worker</th><th class="number">Restarts</th><th>To know</th></tr></thead>
 <tbody>
 $rows
 </tbody>
@@ -96,9 +96,8 @@ def _summary(known: list[ConnectorState]) -> str:
 
 
 def _rows(status: ConnectorState) -> list[str]:
-    first = _row(
-        "connector", status.name, status.state, status.worker_id, status.restarts, status.trace
-    )
+    why = status.trace or status.note
+    first = _row("connector", status.name, status.state, status.worker_id, status.restarts, why)
     return [
         first,
         *(
