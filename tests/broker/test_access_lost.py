@@ -170,6 +170,7 @@ def all_failed(worker: ConnectWorker, connector: str, count: int) -> bool:
     return len(failures(worker, connector)) == count
 
 
+@pytest.mark.slow
 def test_a_copy_task_waits_for_a_revoked_user(
     gates: Gates, target_cluster: KafkaCluster, unique: Unique
 ) -> None:

@@ -30,6 +30,7 @@ def start_demo(directory: Path, **settings: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_demo_ends_by_itself_with_target_equal_to_source(tmp_path: Path) -> None:
     with start_demo(tmp_path, DEMO_SECONDS="3", DEMO_RATE="2000") as demo:
         assert demo.stdout is not None

@@ -84,7 +84,8 @@ def await_offsets(bootstrap: str, group: str, expected: dict[Place, int]) -> Non
 # -- over and back ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_over_and_back(sites: Sites, unique: Unique, protocol: str) -> None:
     """A topic of one cluster, read there, then as its copy, then there again."""
     topic = NumberedTopic(sites.here, unique("failover-t"), "here")

@@ -78,6 +78,7 @@ def test_copies_topics_and_goes_on_where_it_stopped(
     assert "mm2-offset-syncs.B.internal" in topics(source_cluster.bootstrap)
 
 
+@pytest.mark.slow
 def test_offset_syncs_and_progress_tell_the_truth(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ TASKS = BEATERS + COPIERS * PARTITIONS
 FLOWING_S = 20.0 if LONG else 2.0
 MIRROR = "org.apache.kafka.connect.mirror"
 
-pytestmark = pytest.mark.timeout(1800 if LONG else 600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if LONG else 600)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,6 @@ def test_thirty_connectors_are_shared_evenly(fleet: Fleet) -> None:
         assert sorted(tasks.values()) == [11, 11, 11]
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(fleet: Fleet, copies: Copies) -> None:
     victims = fleet.workers if LONG else [fleet.owner("copy-0", 0)]
@@ -184,7 +183,6 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(fleet: Fleet, copies: C
     assert copies.check() > 0
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_rolling_restart_loses_nothing(fleet: Fleet, copies: Copies) -> None:
     with copies.load():
@@ -259,7 +257,6 @@ def await_everywhere(fleet: Fleet, name: str, state: str, tasks: list[str]) -> N
         worker.wait_states(name, state, tasks)
 
 
-@pytest.mark.slow
 def test_a_paused_connector_stays_paused_over_a_restart(fleet: Fleet, copies: Copies) -> None:
     name, topic = "copy-1", copies.topics[1]
     fleet.leader().tell(name, "pause")
