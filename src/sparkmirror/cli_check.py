@@ -82,7 +82,7 @@ def _report(
         subject = _subject(what, worker, url, timeout)
         tell = _silent if quiet or not sys.stderr.isatty() else _tell
         sections += run_check(subject, timeout, tell).sections
-    return Report(sections)
+    return Report(sections).veiled()
 
 
 def _subject(what: Sequence[str], worker: Path | None, url: str | None, timeout: float) -> Subject:
@@ -94,13 +94,13 @@ def _subject(what: Sequence[str], worker: Path | None, url: str | None, timeout:
     names = [text for text in what if url is not None and not Path(text).exists()]
     if not names or url is None:
         return read_subject(files, worker)
-    from sparkmirror.tools.check_rest import connector_config
+    from sparkmirror.tools.check_rest import connector_config, without_login
 
     config = None if worker is None else read_worker(worker)
     found = [read_subject(files, worker)] if files or worker else []
     for name in names:
         props = connector_config(url, name, min(timeout, 10.0))
-        found.append(connector_subject(props, config, f"connector {name} of {url}"))
+        found.append(connector_subject(props, config, f"connector {name} of {without_login(url)}"))
     return Subject(
         [section for one in found for section in one.sections],
         joined([flow for one in found for flow in one.flows]),

@@ -16,7 +16,7 @@ _PUBLIC = _NAMES[2:]  # Kafka types them as passwords, but everybody who connect
 _SUFFIXES = tuple(f".{name}" for name in _NAMES)
 # In the last part of a key that no table of ours knows, such as those of other people's config providers.
 _WORDS = ("password", "passwd", "passphrase", "secret", "credential", "apikey")
-_ENDINGS = ("token", "api.key", "access.key", "secret.key", "private.key")
+_ENDINGS = ("api.key", "access.key", "secret.key", "private.key")
 _OPTION = re.compile(
     r"([\w.\-]+)\s*=\s*(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^\s;]+)", re.DOTALL
 )
@@ -32,6 +32,8 @@ def is_secret(name: str) -> bool:
         name in _NAMES
         or name.endswith(_SUFFIXES)
         or any(word in last for word in _WORDS)
+        or last.endswith("token")
+        or ".account.key." in plain
         or any(plain == ending or plain.endswith(f".{ending}") for ending in _ENDINGS)
     )
 

@@ -90,9 +90,7 @@ def test_the_logs_of_two_centres_in_a_wider_topic(
                 lambda name=name: len(by_time(target, name)) == WIDTH,  # type: ignore[misc]
                 PATIENCE,
             )
-        note = (
-            f"{TOPIC} on {WIDTH} partition(s). Group offsets of these topics are translated by time"
-        )
+        note = f"{TOPIC} ({WIDTH}). Group offsets of these topics are translated by time only."
         assert [note in worker.text("/status") for worker in workers] == [True, True]
         for worker in workers:
             assert worker.stop() == 0

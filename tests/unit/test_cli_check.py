@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -78,7 +80,10 @@ def test_unreachable_clusters_take_no_longer_than_they_may(tmp_path: Path) -> No
 class _Worker(http.server.BaseHTTPRequestHandler):
     """A worker that has one connector, without a class."""
 
+    authorization: ClassVar[str | None] = None
+
     def do_GET(self) -> None:
+        _Worker.authorization = self.headers.get("Authorization")
         is_known = self.path == "/connectors/mm2-src/config"
         body = json.dumps({"connector.class": "org.Foo"} if is_known else {}).encode()
         self.send_response(200 if is_known else 404)
@@ -109,5 +114,12 @@ def test_a_connector_of_a_worker(url: str) -> None:
     assert "org.Foo is not a connector that runs here" in str(done.exception)
     unknown = CliRunner().invoke(check, ["other", "--url", url])
     assert "has no connector other" in str(unknown.exception)
-    nobody = CliRunner().invoke(check, ["x", "--url", "http://127.0.0.1:1"])
+    nobody = CliRunner().invoke(check, ["x", "--url", "http://user:hunter22@127.0.0.1:1"])
     assert isinstance(nobody.exception, ConfigError)
+    assert "hunter22" not in str(nobody.exception)
+
+
+def test_a_login_in_the_address_of_a_worker(url: str) -> None:
+    address = url.replace("http://", "http://user:pass%3Aword@")
+    CliRunner().invoke(check, ["mm2-src", "--url", address])
+    assert _Worker.authorization == "Basic " + base64.b64encode(b"user:pass:word").decode()

@@ -41,6 +41,9 @@ def test_a_password_of_kafka_is_a_secret_and_nothing_else_is() -> None:
         "cloud.api.key",
         "aws_access_key",
         "fs.s3a.secret.key",
+        "awsRoleSessionToken",
+        "spark.kubernetes.authenticate.driver.oauthToken",
+        "spark.hadoop.fs.azure.account.key.store.example.net",
     ],
 )
 def test_names_that_no_table_knows(name: str) -> None:

@@ -13,6 +13,7 @@ from sparkmirror.config.source import SourceConfig
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.preflight.flow import Flow
 from sparkmirror.preflight.starting import is_wanted, tell_findings
+from sparkmirror.transforms.chain import TransformChain
 
 Props = Mapping[str, str]
 
@@ -28,6 +29,7 @@ def check_copying(props: Props, config: SourceConfig, source: Cluster, target: C
         source=source.settings,
         target=target.settings,
         copying=config,
+        transforms=TransformChain.parse(props),
     )
     tell_findings(flow, {"source": source, "target": target}, f"Connector {config.name}")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.plan import assign
-from sparkmirror.errors import BrokerError, KafkaError
+from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 TASK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceTask"
 _ASSIGNED = "task.assigned.partitions"
 _MOST_NOTED = 20
+_MOST_REFUSALS = 1
 
 
 class SourceConnector:
@@ -59,6 +60,8 @@ class SourceConnector:
                 self._settings, self._source, self._target, self._home, self._label
             )
         self._news = News()
+        self._refusals = 0
+        """In a row; of any cluster."""
 
     def start(self) -> None:
         for warning in self._settings.config.warnings:
@@ -131,11 +134,13 @@ class SourceConnector:
                 self._target.refresh([])  # whoever is the controller now is to alter things
                 action()
             except KafkaError as error:
+                self._bear(error)
                 if error.retriable:
                     raise
                 if self._news.is_new(what, str(error)):
                     log.error("%s: %s are not in step: %s", self._label, what, error)
             else:
+                self._refusals = 0
                 self._news.over(what)
 
         job = Job(f"{self._label}, {what}", float(seconds), run)
@@ -170,19 +175,28 @@ class SourceConnector:
             self._note_placed()
             if self._deletes is not None:
                 self._deletes.look(self._topics.partitions())
+            self._refusals = 0
         except KafkaError as error:
+            self._bear(error)
             log.warning("%s: the topics could not be looked at: %s", self._label, error)
+
+    def _bear(self, error: KafkaError) -> None:
+        """Fail if a cluster does not let us in, and it is not for once: who starts again reads passwords anew."""
+        if isinstance(error, AccessFailed):
+            self._refusals += 1
+            if self._refusals > _MOST_REFUSALS:
+                raise error
 
 
 def placed_note(places: Mapping[str, int]) -> str:
     """What there is to know of topics whose copies have another number of partitions, by topic."""
     if not places:
         return ""
-    shown = [f"{topic} on {count}" for topic, count in list(places.items())[:_MOST_NOTED]]
+    shown = [f"{topic} ({count})" for topic, count in list(places.items())[:_MOST_NOTED]]
     more = len(places) - len(shown)
     others = f" and {more} more" if more else ""
     return (
-        f"Records are placed by key: {', '.join(shown)}{others} partition(s). "
+        f"Placed by key on another number of partitions: {', '.join(shown)}{others}. "
         "Group offsets of these topics are translated by time only."
     )
 

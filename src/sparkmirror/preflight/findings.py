@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.veil import VEIL
 
 
 class Level(IntEnum):
@@ -33,6 +34,10 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
+
+    def veiled(self) -> Finding:
+        """The same without secrets, whoever has said them."""
+        return replace(self, message=VEIL.hide(self.message), remedy=VEIL.hide(self.remedy))
 
     def as_json(self) -> dict[str, str]:
         found = {"level": str(self.level), "check": self.check, "message": self.message}
@@ -64,6 +69,14 @@ class Report:
     @property
     def exit_code(self) -> int:
         return int(self.level is Level.ERROR)
+
+    def veiled(self) -> Report:
+        return Report(
+            [
+                Section(part.title, [finding.veiled() for finding in part.findings])
+                for part in self.sections
+            ]
+        )
 
     def count(self, level: Level) -> int:
         return sum(finding.level is level for part in self.sections for finding in part.findings)

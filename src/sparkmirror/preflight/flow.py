@@ -16,6 +16,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.settings import ClientSettings, client_settings
 from sparkmirror.policy.naming import ReplicationPolicy
 from sparkmirror.preflight.privileges import Names, Parts, Privilege, Side, merged, needed
+from sparkmirror.transforms.chain import TransformChain
 
 CLIENT_ID = "sparkmirror-check"
 _SOURCE, _CHECKPOINT, _HEARTBEAT = (
@@ -37,6 +38,8 @@ class Flow:
     worker: ClientSettings | None = None
     copying: SourceConfig | None = None
     checkpointing: CheckpointConfig | None = None
+    transforms: TransformChain | None = None
+    """Of the copies."""
     beating: HeartbeatConfig | None = None
     worker_config: WorkerConfig | None = field(default=None, repr=False)  # it may hold secrets
 
@@ -131,6 +134,7 @@ def connector_flow(props: Mapping[str, str], worker: WorkerConfig | None) -> Flo
         target=target,
         worker=own,
         copying=copying,
+        transforms=None if copying is None else TransformChain.parse(props),
         checkpointing=checkpointing,
         beating=beating,
         worker_config=worker,
@@ -176,6 +180,7 @@ def _both(first: Flow, second: Flow) -> Flow:
         target=first.target or second.target,
         worker=first.worker or second.worker,
         copying=first.copying or second.copying,
+        transforms=first.transforms if first.copying else second.transforms,
         checkpointing=first.checkpointing or second.checkpointing,
         beating=first.beating or second.beating,
         worker_config=first.worker_config or second.worker_config,

@@ -81,9 +81,13 @@ class FlowCheck:
             self._id("target"),
             {name: info.internal for name, info in source.topics.items()},
             () if target is None else list(target.topics),
+            self.flow.transforms,
         )
-        plan = [one for one in self.copying.plan() if one.remote is not None]
-        self._copied = {one.topic: one.remote for one in plan if one.remote is not None}
+        self._copied = {
+            one.topic: one.remote
+            for one in self.copying.plan()
+            if one.remote is not None and not self.copying.is_routed(one.topic)
+        }
         unseen = [n for n in config.topics if _LITERAL.fullmatch(n) and n not in source.topics]
         asked = probing.topic_rights(source, unseen)
         self._hidden = {name for name, found in asked.items() if found.hidden}

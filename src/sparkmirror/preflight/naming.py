@@ -12,6 +12,7 @@ from sparkmirror.formats.progress import progress_topic
 from sparkmirror.policy.filters import TopicFilter, compile_java_patterns, should_replicate_topic
 from sparkmirror.policy.naming import is_cycle
 from sparkmirror.preflight.findings import Finding, error, note, ok, some, warning
+from sparkmirror.transforms.chain import TransformChain
 
 _CHECK = "naming"
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
@@ -38,6 +39,7 @@ class Copying:
     """What the clusters call themselves; aliases of the same cluster have the same id."""
     source_topics: Mapping[str, bool]
     target_topics: Collection[str] = ()
+    transforms: TransformChain | None = None
     _filter: TopicFilter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +59,18 @@ class Copying:
             config.target_alias,
             topic,
         )
-        return config.policy.format_remote_topic(config.source_alias, topic) if wanted else None
+        if not wanted:
+            return None
+        name = config.policy.format_remote_topic(config.source_alias, topic)
+        return name if self.transforms is None else self.transforms.target(name) or name
+
+    def is_routed(self, topic: str) -> bool:
+        """Whether transforms name the target of each record by itself, so that nobody can tell it before."""
+        if self.transforms is None:
+            return False
+        config = self.config
+        name = config.policy.format_remote_topic(config.source_alias, topic)
+        return self.transforms.target(name) is None
 
     def plan(self) -> list[Planned]:
         """Every topic of the source, in order of name."""
@@ -104,6 +117,10 @@ def plan_findings(flow: Copying, hidden: Collection[str]) -> list[Finding]:
             reasons.setdefault(one.why_not, []).append(one.topic)
     for why, topics in reasons.items():
         found.append(ok(_CHECK, f"{len(topics)} topic(s) would not ({why}): {some(topics)}."))
+    routed = [topic for topic in copied if flow.is_routed(topic)]
+    if routed:
+        text = f"Transforms name the target of each record of {some(routed)}: those topics are not looked at."
+        found.append(note(_CHECK, text))
     found += _asked_in_vain(flow, copied, hidden)
     found += _useless_excludes(flow)
     return found

@@ -111,6 +111,29 @@ def test_keys_in_a_truststore_make_their_certificates_trusted(alice: Identity) -
         assert found.certificates[0] == alice.chain[0].public_bytes(Encoding.DER)
 
 
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_one_store_for_both(
+    authority: Authority, alice: Identity, kind: Kind, tmp_path: Path
+) -> None:
+    """A key, and beside it the CA that is trusted: as a truststore it trusts the CA, as a keystore it has the key."""
+    path = tmp_path / f"both.{kind.lower()}"
+    path.write_bytes(alice.store(kind).path.read_bytes())
+    pem = tmp_path / "ca.pem"
+    pem.write_text(authority.pem(), encoding="ascii")
+    keytool(
+        *("-importcert", "-noprompt", "-alias", "root-ca", "-file", str(pem)),
+        *("-keystore", str(path), "-storepass", PASSWORD),
+    )
+    given = {"location": str(path), "password": PASSWORD}
+    trusted = trust_store({f"ssl.truststore.{name}": value for name, value in given.items()})
+    assert trusted is not None
+    assert der(authority) in trusted.certificates
+    assert alice.chain[1].public_bytes(Encoding.DER) not in trusted.certificates
+    store = key_store({f"ssl.keystore.{name}": value for name, value in given.items()})
+    assert store is not None
+    assert store.chain[0] == alice.chain[0].public_bytes(Encoding.DER)
+
+
 def test_old_encryption_of_pkcs12(authority: Authority, alice: Identity, tmp_path: Path) -> None:
     """As keytool wrote it up to Java 16: RC2 and triple DES."""
     path = tmp_path / "old.p12"

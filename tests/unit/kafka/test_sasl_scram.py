@@ -48,6 +48,7 @@ def test_each_login_has_a_nonce_of_its_own() -> None:
         (SERVER_FIRST.replace(b"i=4096", b"i=many"), "not one of SCRAM"),
         (SERVER_FIRST.replace(b"s=W", b"s=!"), "not one of SCRAM"),
         (SERVER_FIRST.replace(b"i=4096", b"i=4095"), "4095 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=99999999999"), "99999999999 iterations"),
         (SERVER_FIRST.replace(b"r=r", b"r=x"), "does not belong to this login"),
         (SERVER_FIRST.replace(b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", b""), "does not belong"),
     ],

@@ -16,6 +16,7 @@ from sparkmirror.preflight.naming import (
     remote_findings,
     same_cluster_findings,
 )
+from sparkmirror.transforms.chain import TransformChain
 
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
@@ -37,7 +38,8 @@ def copying(
         }
     )
     names = {name: name.startswith("__") for name in topics}
-    return Copying(config, f"id-{source}", f"id-{target}", names, there)
+    chain = TransformChain.parse(keys or {})
+    return Copying(config, f"id-{source}", f"id-{target}", names, there, chain)
 
 
 def told(findings: list[Finding], least: Level = Level.NOTE) -> str:
@@ -148,3 +150,23 @@ def test_what_is_there_already() -> None:
     assert "copies of b would get more partitions" in found
     ours = copying("A", "B", "abc", keys, ("A.a", "mm2-progress.A.internal"))
     assert remote_findings(ours, {"a": (2, 2)}) == []
+
+
+def test_transforms_rename_what_is_planned() -> None:
+    router = "org.apache.kafka.connect.transforms"
+    keys = {
+        "transforms": "r",
+        "transforms.r.type": f"{router}.RegexRouter",
+        "transforms.r.regex": r"A\.(.*)",
+        "transforms.r.replacement": "dwh-$1",
+    }
+    flow = copying("A", "B", ["orders"], keys)
+    assert [one.remote for one in flow.plan()] == ["dwh-orders"]
+    assert not flow.is_routed("orders")
+    by_time = {
+        "transforms": "t",
+        "transforms.t.type": f"{router}.TimestampRouter",
+    }
+    routed = copying("A", "B", ["orders"], by_time)
+    assert routed.is_routed("orders")
+    assert any("name the target of each record" in str(f) for f in plan_findings(routed, ()))

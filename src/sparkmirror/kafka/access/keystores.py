@@ -232,9 +232,20 @@ def _open_pkcs12(data: bytes, location: str, password: str | None, prefix: str) 
         ) from error
     others = tuple(_as_der(each.certificate) for each in found.additional_certs)
     if found.key is None or found.cert is None:
-        own = () if found.cert is None else (_as_der(found.cert.certificate),)
-        return _Contents(own + others)
-    return _Contents((), ((found.key, (_as_der(found.cert.certificate), *others)),))
+        alone = () if found.cert is None else (_as_der(found.cert.certificate),)
+        return _Contents(alone + others)
+    trusted = [each for each in found.additional_certs if _is_entry(each)]
+    chain = [each for each in found.additional_certs if each not in trusted]
+    own = _as_der(found.cert.certificate)
+    return _Contents(
+        tuple(_as_der(each.certificate) for each in trusted),
+        ((found.key, (own, *(_as_der(each.certificate) for each in chain))),),
+    )
+
+
+def _is_entry(certificate: pkcs12.PKCS12Certificate) -> bool:
+    """Whether a certificate has an alias of its own; Java calls the rest of a key's chain by subjects, such as CN=middle."""
+    return certificate.friendly_name is not None and b"=" not in certificate.friendly_name
 
 
 def _loaded(der: bytes, where: str) -> PrivateKeyTypes:

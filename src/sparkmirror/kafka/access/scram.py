@@ -7,7 +7,6 @@ that prepared it would be refused. The server is known by its signature: who can
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -17,6 +16,7 @@ from sparkmirror.kafka.access.login import LoginBroken
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
+_MOST_ITERATIONS = 1_000_000
 
 
 def scram(
@@ -61,6 +61,10 @@ def _challenge(server_first: str, nonce: str) -> tuple[bytes, int, str]:
         raise LoginBroken(
             f"it asks for {iterations} iterations, which is below the least of {MIN_ITERATIONS}"
         )
+    if iterations > _MOST_ITERATIONS:  # it would keep us busy for minutes
+        raise LoginBroken(
+            f"it asks for {iterations} iterations, which is above the most of {_MOST_ITERATIONS}"
+        )
     return salt, iterations, whole_nonce
 
 
@@ -70,7 +74,7 @@ def _check_signature(server_final: str, expected: bytes) -> None:
         raise LoginBroken("it refused the proof of the password")
     try:
         given = base64.b64decode(fields["v"], validate=True)
-    except (KeyError, binascii.Error):
+    except (KeyError, ValueError):
         raise LoginBroken("its last answer is not one of SCRAM") from None
     if not hmac.compare_digest(given, expected):
         raise LoginBroken("its signature is wrong: it does not hold this user's password")
