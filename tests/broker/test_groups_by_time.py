@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kafka_tools import end_offsets, set_topic_configs, wait_for
+from kafka_tools import (
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    set_topic_configs,
+    topics,
+    wait_for,
+)
 from repeating import Repeating
 from timed import Timed, all_by_time
 
@@ -129,3 +137,24 @@ def test_a_copy_with_times_of_its_own_is_not_translated(
     with made.running(group):
         wait_for("it is told", lambda: "message.timestamp.type=LogAppendTime" in caplog.text)
     assert made.checkpoints(group) == []
+
+
+@pytest.mark.slow
+def test_checkpoints_follow_what_expires_and_a_copy_made_anew(make: Make) -> None:
+    """What is gone from the source is still to be read on the target; and in another copy, offsets begin again."""
+    made = make(2, 3)
+    made.produce_timed(600, jitter_ms=0)
+    made.place_all()
+    made.provide_topic()
+    expired, group = made.group("expired"), made.group("g")
+    made.commit(expired, {0: 100, 1: 100})
+    made.commit(group, {0: 200, 1: 200})
+    delete_records(made.source, made.topic, {0: 150, 1: 150})
+    with made.running(expired, group):
+        assert set(made.await_all(expired).values()) == {0}
+        found = made.await_all(group)
+        assert min(found.values()) > 0
+        delete_topic(made.target, made.remote)
+        wait_for("the copy is gone", lambda: made.remote not in topics(made.target))
+        create_topic(made.target, made.remote, made.width)
+        wait_for("it begins again", lambda: set(made.by_time(group).values()) == {0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from cluster_pair import ClusterPair
@@ -68,6 +69,11 @@ class Guarded:
 
     def on(self, name: str) -> set[AclBinding]:
         return {binding for binding in self.all() if binding.name == name}
+
+    def entered(self) -> int:
+        """How many ACLs a flow could remove, as its ledger says."""
+        settings = source_settings(self.config(), worker_config(self.bootstrap, self.offsets))
+        return len(Ledger(self.client, settings.store, "synced-acls").entries())
 
     def config(self, **keys: str) -> dict[str, str]:
         keys = {"sync_topic_acls_enabled": "true", **keys}
@@ -135,24 +141,27 @@ def test_removal_takes_only_what_was_copied_also_after_a_restart(
         wait_for("the ACLs are copied", lambda: g.on(remote) == {*copies, *by_hand})
         g.remove(first)
         wait_for("its copy is removed", lambda: g.on(remote) == {*copies[1:], *by_hand})
+        wait_for("it is struck out", lambda: g.entered() == 2)
     g.remove(second)
     with caplog.at_level(logging.INFO), Watching(config, g.offsets):
         wait_for("it is removed later, too", lambda: g.on(remote) == {copies[2], *by_hand})
-    said = [m for m in caplog.messages if "removed the ACL" in m]
-    assert len(said) == 1
-    assert f"ALLOW READ to User:second from * on topic {remote}" in said[0]
+        wait_for("it is told", lambda: "removed the ACL" in caplog.text)
+    (said,) = [m for m in caplog.messages if "removed the ACL" in m]
+    assert f"ALLOW READ to User:second from * on topic {remote}" in said
 
 
 def test_removal_needs_proof(
     guarded: Guarded, cluster_pair: ClusterPair, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A source without an authorizer, and another cluster than the one they came from, take nothing away."""
+    caplog.set_level(logging.INFO)
     g, remote = guarded, f"A.{guarded.topic}"
     gone, kept = g.acl(g.topic, READ, who="gone"), g.acl(g.topic, READ, who="kept")
     g.add(gone, kept)
     props = g.config(sync_topic_acls_delete_enabled="true")
     with Watching(props, g.offsets):
         wait_for("the ACLs are copied", lambda: len(g.on(remote)) == 2)
+        wait_for("they are written down", lambda: g.entered() == 2)
     g.remove(gone)
     copies = g.on(remote)
     settings = source_settings(props, worker_config(g.bootstrap, g.offsets))
@@ -160,17 +169,55 @@ def test_removal_needs_proof(
     ledger = Ledger(g.client, settings.store, "synced-acls")
     for source in (unguarded, g.client):
         if source is g.client:  # the same bindings, but they came from elsewhere
-            names = ledger.entries()
-            ledger.write({key: {"source_cluster": "elsewhere"} for key in names})
+            entries = dict(ledger.entries())
+            ledger.write({k: {**v, "source_cluster": "elsewhere"} for k, v in entries.items()})
         sync = TopicAclSync(settings.config, source, g.client, ledger, "test")
         sync.sync({g.topic})
         assert g.on(remote) == copies
     unguarded.close()
     assert "removed the ACL" not in caplog.text
-    cluster_id = g.client.cluster_id()
-    ledger.write({key: {"source_cluster": cluster_id} for key in names})
+    ledger.write(entries)
     sync.sync({g.topic})
     wait_for("now it is removed", lambda: g.on(remote) == {g.acl(remote, READ, who="kept")})
+
+
+def test_other_settings_take_nothing_away_whose_original_is_there(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prefixes and groups switched off again, another separator; and what somebody else had made already stays for good."""
+    caplog.set_level(logging.INFO)
+    g, topic = guarded, guarded.topic
+    create_topic(g.bootstrap, g.offsets, 3, configs={"cleanup.policy": "compact"})
+    literal, everything = g.acl(topic, READ), g.acl(topic, ALL)
+    prefix = g.acl(topic, READ, pattern=Pattern.PREFIXED)
+    group = g.acl(f"{topic}-group", READ, resource=Resource.GROUP)
+    shared = g.acl(topic, DESCRIBE, who="shared")
+    held = replace(shared, name=f"A.{topic}")
+    g.add(literal, everything, prefix, group, shared, held)
+    copies = {replace(b, name=f"A.{topic}") for b in (literal, prefix)}
+    before = {
+        "sync_topic_acls_delete_enabled": "true",
+        "sync_topic_acls_prefixed_enabled": "true",
+        "sync_group_acls_enabled": "true",
+    }
+    now = {"sync_topic_acls_delete_enabled": "true", "replication_policy_separator": "_"}
+
+    def sync(**keys: str) -> None:
+        settings = source_settings(g.config(**keys), worker_config(g.bootstrap, g.offsets))
+        ledger = Ledger(g.client, settings.store, "synced-acls")
+        TopicAclSync(settings.config, g.client, g.client, ledger, "test").sync({topic})
+
+    sync(**before)
+    wait_for("the ACLs are copied", lambda: g.on(f"A.{topic}") == {*copies, held})
+    for original in (literal, group, shared):
+        sync(**now)
+        g.remove(original)
+    sync(**now)
+    assert g.on(f"A.{topic}") == {*copies, held}  # of the first one, ALL is an original too
+    assert not [m for m in caplog.messages if "removed the ACL" in m and f"A.{topic}" in m]
+    g.remove(everything, prefix)
+    sync(**now)
+    wait_for("now they are removed", lambda: g.on(f"A.{topic}") == {held})
 
 
 def test_prefixes_and_groups_on_demand(guarded: Guarded) -> None:
@@ -199,6 +246,7 @@ def test_a_dry_run_creates_and_removes_nothing(
     g.add(kept, gone)
     with Watching(g.config(sync_topic_acls_delete_enabled="true"), g.offsets):
         wait_for("the ACLs are copied", lambda: len(g.on(remote)) == 2)
+        wait_for("they are written down", lambda: g.entered() == 2)
     g.remove(gone)
     g.add(new)
     before = g.on(remote)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,11 @@ from sparkmirror.connectors.source_settings import source_settings
 from sparkmirror.connectors.topic_deletes import TopicDeletes
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Broker, Cluster
 
 Unique = Callable[[str], str]
 MODULE = "sparkmirror.connectors.topic_deletes"
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 assert NAME == CONNECTOR  # one connector: its topics are watched here, its tasks run there
 
 
@@ -57,9 +59,9 @@ class Deleted:
             connector_config(self.source, self.target, wanted, **keys), self.flow.offsets_topic
         )
 
-    def copy(self, topic: str, count: int) -> None:
+    def copy(self, topic: str, count: int, remote: str = "") -> None:
         """Run tasks for a topic until the copy holds that many records."""
-        remote = f"A.{topic}"
+        remote = remote or f"A.{topic}"
         self.flow.source.refresh([topic])
         self.flow.target.refresh([remote])
         plans = [PartitionPlan(topic, partition, remote) for partition in range(2)]
@@ -181,11 +183,11 @@ def test_topics_stay_if_the_source_is_another_cluster_or_empty(
         d.copy(d.gone, 20)
         wait_for("both were seen", lambda: d.seen() == {d.gone, d.kept})
     delete_topic(d.source, d.gone)
-    with looking(d, source=d.target) as (_, look):
+    with looking(d, source=d.target) as (_, _, look):
         for _ in range(3):
             look()
         assert said(caplog, "will be deleted at") == []
-    with looking(d) as (source, look):
+    with looking(d) as (source, _, look):
         source.topics = {}
         for _ in range(3):  # the first one only learns which cluster it is
             look()
@@ -197,10 +199,96 @@ def test_topics_stay_if_the_source_is_another_cluster_or_empty(
     assert d.has(f"A.{d.kept}")
 
 
+@pytest.mark.slow
+def test_a_copy_that_others_write_too_stays(
+    deleted: Deleted, caplog: pytest.LogCaptureFixture
+) -> None:
+    d = deleted
+    with d.watching():
+        wait_for("the copies are there", lambda: d.has(d.remote) and d.has(f"A.{d.kept}"))
+        d.copy(d.gone, 20)
+        wait_for("both were seen", lambda: d.seen() == {d.gone, d.kept})
+    foreign = [NewRecord(b"k", b"local", n % 2) for n in range(30)]
+    produce(d.target, d.remote, foreign, enable_idempotence=True)
+    delete_topic(d.source, d.gone)
+    with looking(d) as (_, _, look):
+        for _ in range(4):
+            look()
+    assert sum(end_offsets(d.target, d.remote).values()) == 50
+    (told,) = said(caplog, "somebody else")
+    assert d.remote in told
+    assert d.positions() != [None, None]
+
+
+@pytest.mark.slow
+def test_a_copy_whose_name_does_not_tell_its_source_stays(
+    deleted: Deleted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever writes without a producer id is not known to the brokers, so the name has to tell."""
+    d = deleted
+    keys = {"replication_policy_class": IDENTITY}
+    with d.watching(0, **keys):
+        wait_for("the copies are there", lambda: d.has(d.gone) and d.has(d.kept))
+        d.copy(d.gone, 20, d.gone)
+        wait_for("both were seen", lambda: d.seen() == {d.gone, d.kept})
+    produce(d.target, d.gone, [NewRecord(b"k", b"local", n % 2) for n in range(30)])
+    delete_topic(d.source, d.gone)
+    with looking(d, **keys) as (_, _, look):
+        for _ in range(4):
+            look()
+    assert sum(end_offsets(d.target, d.gone).values()) == 50
+    assert said(caplog, "will be deleted at") == []
+    (told,) = said(caplog, "does not tell")
+    assert d.gone in told
+
+
+@pytest.mark.slow
+def test_topics_stay_until_every_broker_agrees_and_the_copy_has_an_id(
+    deleted: Deleted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that cannot be reached, one that still knows the topic (here: the target's), and a copy without an id."""
+    d = deleted
+    with d.watching():
+        wait_for("the copies are there", lambda: d.has(d.remote) and d.has(f"A.{d.kept}"))
+        d.copy(d.gone, 20)
+        wait_for("both were seen", lambda: d.seen() == {d.gone, d.kept})
+    delete_topic(d.source, d.gone)
+    create_topic(d.target, d.gone, 1)
+    with looking(d) as (source, target, look):
+        known = target.topics[d.remote]
+        target.topics[d.remote] = replace(known, topic_id=NO_TOPIC_ID)
+        for _ in range(3):
+            look()
+        assert len(said(caplog, "has no id")) == 1
+        assert said(caplog, "will be deleted at") == []
+        target.topics[d.remote] = known
+        source.brokers[99] = Broker(99, "127.0.0.1", 1)
+        look()
+        look()
+        assert len(said(caplog, "cannot be asked")) == 1
+        source.brokers[99] = replace(next(iter(target.brokers.values())), node=99)
+        look()
+        look()
+        (told,) = said(caplog, "broker 99")
+        assert "NONE" not in told
+        assert d.has(d.remote)
+        assert said(caplog, "deleted topic") == []
+        del source.brokers[99]
+        look()
+        wait_for("now it is deleted", lambda: not d.has(d.remote))
+    assert d.has(f"A.{d.kept}")
+
+
 @contextlib.contextmanager
-def looking(d: Deleted, source: str = "") -> Iterator[tuple[Cluster, Callable[[], None]]]:
-    """The source as a connector knows it, and one look at what is missing, without a connector around it."""
-    keys = {"sync_topic_deletes_enabled": "true", "sync_topic_deletes_grace_ms": "0"}
+def looking(
+    d: Deleted, source: str = "", **keys: str
+) -> Iterator[tuple[Cluster, Cluster, Callable[[], None]]]:
+    """Both clusters as a connector knows them, and one look at what is missing, without a connector around it."""
+    keys = {
+        "sync_topic_deletes_enabled": "true",
+        "sync_topic_deletes_grace_ms": "0",
+        **keys,
+    }
     config = connector_config(source or d.source, d.target, f"{d.gone},{d.kept}", **keys)
     settings = source_settings(config, worker_config(d.target, d.flow.offsets_topic))
     here, there = Cluster(settings.source), Cluster(settings.target)
@@ -208,7 +296,7 @@ def looking(d: Deleted, source: str = "") -> Iterator[tuple[Cluster, Callable[[]
     here.refresh(None)
     there.refresh(None)
     deletes = TopicDeletes(settings, here, there, home, "test")
-    yield here, lambda: deletes.look([(d.kept, 0), (d.kept, 1)] if not source else [])
+    yield here, there, lambda: deletes.look([(d.kept, 0), (d.kept, 1)] if not source else [])
     for cluster in (here, there, home):
         cluster.close()
 

@@ -1,6 +1,7 @@
 """The sync of ACLs: both clusters in, bindings created on the target, and removed where that was asked for.
 
-What is removed must stand in the ledger: bindings that this flow has held in step, with the id of the cluster they came from.
+What is removed must stand in the ledger: bindings that this flow has created, with their originals and the id of the cluster
+that those came from.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from sparkmirror.kafka.acls import AclBinding, Resource
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import Operation
 
-from .ledger import Ledger
+from .ledger import Fields, Ledger
 from .news import News
-from .topic_acls import AclRules, acl_rules, stale_bindings, wanted_bindings
+from .topic_acls import (
+    AclRules,
+    Originals,
+    acl_rules,
+    originals,
+    stale_bindings,
+    wanted_bindings,
+)
 
 log = logging.getLogger(__name__)
-_CLUSTER = "source_cluster"
+_CLUSTER, _ORIGINALS = "source_cluster", "originals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +39,10 @@ class AclPlan:
 
     create: tuple[AclBinding, ...]
     remove: tuple[AclBinding, ...]
-    held: tuple[AclBinding, ...]
-    """Wanted, and there already."""
     forgotten: tuple[AclBinding, ...]
     """Copied once, and on neither side any more."""
+    originals: Mapping[AclBinding, Originals]
+    """The source's bindings, by what they are on the target."""
     source_count: int
 
 
@@ -43,35 +51,40 @@ def plan(
     target: Cluster,
     rules: AclRules,
     topics: Collection[str],
-    copied: Iterable[AclBinding] = (),
+    copied: Mapping[AclBinding, Originals],
 ) -> AclPlan:
-    """Look at both sides; `copied` are bindings that may be removed. Nothing is altered.
+    """Look at both sides; `copied` are bindings that may be removed, with their originals. Nothing is altered.
 
     BrokerError SECURITY_DISABLED, naming the cluster, where there is no authorizer.
     """
-    theirs = _describe(source, rules)
-    ours = set(_describe(target, rules, "Alter"))
+    kinds = [Resource.TOPIC]
+    if rules.groups or any(binding.resource == Resource.GROUP for binding in copied):
+        kinds.append(Resource.GROUP)
+    theirs = _describe(source, kinds)
+    ours = set(_describe(target, kinds, "Alter"))
     wanted = wanted_bindings(rules, theirs, topics)
     stale = stale_bindings(rules, theirs, copied)
     return AclPlan(
         create=tuple(binding for binding in wanted if binding not in ours),
         remove=tuple(binding for binding in stale if binding in ours),
-        held=tuple(binding for binding in wanted if binding in ours),
         forgotten=tuple(binding for binding in stale if binding not in ours),
+        originals=originals(rules, theirs),
         source_count=len(theirs),
     )
 
 
-def _describe(cluster: Cluster, rules: AclRules, right: Operation = "Describe") -> list[AclBinding]:
-    found = acls.describe(cluster, Resource.TOPIC, right)
-    return found + acls.describe(cluster, Resource.GROUP, right) if rules.groups else found
+def _describe(
+    cluster: Cluster, kinds: Iterable[Resource], right: Operation = "Describe"
+) -> list[AclBinding]:
+    return [binding for kind in kinds for binding in acls.describe(cluster, kind, right)]
 
 
 class TopicAclSync:
     """Copies bindings that the target lacks; removes what it copied, if it may.
 
-    Invariants: a binding is removed only if the ledger names it, with the id that the source cluster has now, and if a complete
-    answer of the source no longer has its original. An error of either cluster ends the round before anything is altered.
+    Invariants: the ledger names what this flow has created, never what it found there. A binding is removed only if the ledger
+    names it, with the id that the source cluster has now, and if a complete answer of the source has none of its originals any
+    more. An error of either cluster ends the round before anything is altered.
     """
 
     def __init__(
@@ -112,7 +125,7 @@ class TopicAclSync:
         created = self._settle("copied", outcomes)
         mentioned = {str(b) for b, error in outcomes.items() if error is not None}
         if removes:
-            self._enter([*found.held, *created], entered, cluster_id)
+            self._enter(created, found.originals, entered, cluster_id)
             mentioned |= self._remove(found, entered)
         self._news.keep(mentioned)
 
@@ -139,12 +152,11 @@ class TopicAclSync:
                 log.warning("%s: %s", self._label, error)
         return done
 
-    def _remove(self, found: AclPlan, entered: Mapping[AclBinding, str]) -> set[str]:
+    def _remove(self, found: AclPlan, entered: Collection[AclBinding]) -> set[str]:
         """Take away what the source no longer has; gives what there is to say of, still."""
         outcomes = acls.delete(self._target, found.remove)
         gone = [*self._settle("removed", outcomes), *found.forgotten]
-        if gone:
-            self._ledger.write({entered[binding]: None for binding in gone})
+        self._ledger.write({binding_name(binding): None for binding in gone})
         if entered and not found.source_count:
             if self._news.is_new("", "empty"):
                 log.warning(
@@ -166,48 +178,79 @@ class TopicAclSync:
 
     # -- what may be removed ------------------------------------------------------------------
 
-    def _entered(self, cluster_id: str) -> dict[AclBinding, str]:
-        """The bindings of the ledger that came from this very cluster, each with its name there."""
+    def _entered(self, cluster_id: str) -> dict[AclBinding, Originals]:
+        """The bindings of the ledger that came from this very cluster, each with its originals."""
         found = {}
         for name, fields in self._ledger.entries().items():
-            binding = parse_binding(name)
-            if binding is not None and fields.get(_CLUSTER) == cluster_id:
-                found[binding] = name
+            binding, known = parse_binding(name), parse_bindings(str(fields.get(_ORIGINALS, "")))
+            if binding is not None and known and fields.get(_CLUSTER) == cluster_id:
+                found[binding] = known
         return found
 
     def _enter(
-        self, held: Iterable[AclBinding], entered: Mapping[AclBinding, str], cluster_id: str
+        self,
+        created: Iterable[AclBinding],
+        now: Mapping[AclBinding, Originals],
+        entered: Mapping[AclBinding, Originals],
+        cluster_id: str,
     ) -> None:
-        new = {
-            binding_name(binding): {_CLUSTER: cluster_id}
-            for binding in held
-            if binding not in entered
-        }
-        if new:
-            self._ledger.write(new)
+        """Write down what was created, and the originals that have come to what was entered before."""
+        new: dict[str, Fields] = {}
+        for binding in {*created, *entered}:
+            before = entered.get(binding, frozenset())
+            known = before | now.get(binding, frozenset())
+            if known != before:
+                new[binding_name(binding)] = {
+                    _CLUSTER: cluster_id,
+                    _ORIGINALS: bindings_text(known),
+                }
+        self._ledger.write(new)
 
 
 def binding_name(binding: AclBinding) -> str:
     """A binding as the ledger names it."""
-    return java_json.encode(
-        [
-            binding.resource,
-            binding.name,
-            binding.pattern,
-            binding.principal,
-            binding.host,
-            binding.operation,
-            binding.permission,
-        ]
-    ).decode()
+    return java_json.encode(_document(binding)).decode()
+
+
+def bindings_text(bindings: Iterable[AclBinding]) -> str:
+    """Several in one field of the ledger."""
+    return java_json.encode([_document(binding) for binding in sorted(bindings)]).decode()
 
 
 def parse_binding(name: str) -> AclBinding | None:
     """The binding of a name; None if there is none in it."""
+    return _binding(_decoded(name))
+
+
+def parse_bindings(text: str) -> Originals:
+    """The bindings of a field; none at all if one of them cannot be read."""
+    document = _decoded(text)
+    found = [_binding(item) for item in document] if isinstance(document, list) else []
+    known = frozenset(binding for binding in found if binding is not None)
+    return frozenset() if None in found else known
+
+
+def _document(binding: AclBinding) -> list[str | int]:
+    return [
+        binding.resource,
+        binding.name,
+        binding.pattern,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission,
+    ]
+
+
+def _decoded(text: str) -> object:
     try:
-        document = java_json.decode(name.encode())
+        document: object = java_json.decode(text.encode())
     except ValueError:
         return None
+    return document
+
+
+def _binding(document: object) -> AclBinding | None:
     match document:
         case [
             int(resource),

@@ -6,7 +6,7 @@ which is no wildcard. Prefixes, groups and removal are ours, and off unless aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkmirror.config.source import SourceConfig
@@ -20,6 +20,8 @@ _GROUP_OPERATIONS = (
     AclOperation.DELETE,
 )
 _PROBES = ("x", "-1.y")
+
+Originals = frozenset[AclBinding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +99,31 @@ def wanted_bindings(
     return sorted({binding for binding in found if binding is not None})
 
 
-def stale_bindings(
-    rules: AclRules, source: Collection[AclBinding], copied: Iterable[AclBinding]
-) -> list[AclBinding]:
-    """Of the bindings that this flow has copied, those whose original is gone from the source.
+def originals(rules: AclRules, source: Iterable[AclBinding]) -> dict[AclBinding, Originals]:
+    """The bindings of the source by what they are on the target, whether their topics are replicated or not."""
+    found: dict[AclBinding, Originals] = {}
+    for binding in source:
+        copy = rules.mapped(binding)
+        if copy is not None:
+            found[copy] = found.get(copy, frozenset()) | {binding}
+    return found
 
-    A source without any bindings proves nothing: more likely its authorizer was replaced, or it is another cluster.
+
+def stale_bindings(
+    rules: AclRules, source: Collection[AclBinding], copied: Mapping[AclBinding, Originals]
+) -> list[AclBinding]:
+    """Of the bindings that this flow has copied, each with its originals, those of which no original is left at the source.
+
+    What they were copied from counts, not what the rules of now would make of it: with other settings, originals that are still
+    there make other copies, or none. A source without any bindings proves nothing: more likely its authorizer was replaced, or it
+    is another cluster.
     """
     if not source:
         return []
-    kept = {rules.mapped(binding) for binding in source}
-    return sorted(binding for binding in copied if binding not in kept)
+    there, kept = frozenset(source), originals(rules, source)
+    return sorted(
+        copy for copy, known in copied.items() if copy not in kept and there.isdisjoint(known)
+    )
 
 
 def _is(binding: AclBinding, operation: AclOperation) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkmirror.errors import BrokerError, KafkaError
+from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import Operation, needs
@@ -140,10 +140,10 @@ def list_offsets(
     }
 
 
-def describe_producers(
+def active_producers(
     cluster: Cluster, keys: Iterable[TopicPartition]
-) -> dict[TopicPartition, dict[int, ProducerState]] | None:
-    """Who wrote to each partition and how far; None where the brokers cannot tell (before 2.8)."""
+) -> dict[TopicPartition, dict[int, ProducerState]]:
+    """Who wrote to each partition lately and how far; BrokerError UNSUPPORTED_VERSION where brokers cannot tell (before 2.8)."""
     request = messages.DescribeProducersRequest
 
     def build(topics: dict[str, list[int]]) -> Any:
@@ -154,14 +154,21 @@ def describe_producers(
             ]
         )
 
-    try:
-        return {
-            (topic, p.partition_index): {
-                state.producer_id: ProducerState(state.producer_epoch, state.last_sequence)
-                for state in p.active_producers
-            }
-            for topic, p in _each(cluster, keys, build, "DescribeProducers", "Read")
+    return {
+        (topic, p.partition_index): {
+            state.producer_id: ProducerState(state.producer_epoch, state.last_sequence)
+            for state in p.active_producers
         }
+        for topic, p in _each(cluster, keys, build, "DescribeProducers", "Read")
+    }
+
+
+def describe_producers(
+    cluster: Cluster, keys: Iterable[TopicPartition]
+) -> dict[TopicPartition, dict[int, ProducerState]] | None:
+    """The same; None where the brokers cannot tell, or not us."""
+    try:
+        return active_producers(cluster, keys)
     except BrokerError as error:
         if error.code == messages.TOPIC_AUTHORIZATION_FAILED:
             log.warning("%s", error)
@@ -320,12 +327,29 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerErr
 
 def topic_errors(cluster: Cluster, names: Collection[str]) -> dict[str, int]:
     """What the cluster says to each of these names: NONE if there is such a topic, else the error code."""
-    if not names:
-        return {}
+    return _codes(cluster.call_any(_about(names))) if names else {}
+
+
+def topic_errors_by_broker(cluster: Cluster, names: Collection[str]) -> dict[int, dict[str, int]]:
+    """The same, as each broker says it that is known; an error if one of them cannot be asked."""
+    request = _about(names)
+    found = {}
+    for node in sorted(cluster.brokers):
+        try:
+            answer = cluster.call_node(node, request)
+        except (
+            ConnectionFailed
+        ):  # one that was kept, perhaps: brokers close what is not used for a while
+            answer = cluster.call_node(node, request)
+        found[node] = _codes(answer)
+    return found
+
+
+def _about(names: Collection[str]) -> Any:
     topic = messages.MetadataRequest.MetadataRequestTopic
-    answer = cluster.call_any(
-        messages.MetadataRequest(
-            topics=[topic(name=name) for name in names], allow_auto_topic_creation=False
-        )
-    )
+    wanted = [topic(name=name) for name in names]
+    return messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+
+def _codes(answer: Any) -> dict[str, int]:
     return {found.name: found.error_code for found in answer.topics if found.name is not None}

@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.config.source import SourceConfig
-from sparkmirror.connectors.acl_sync import binding_name, parse_binding
+from sparkmirror.connectors.acl_sync import (
+    binding_name,
+    bindings_text,
+    parse_binding,
+    parse_bindings,
+)
 from sparkmirror.connectors.topic_acls import (
     AclRules,
     acl_rules,
+    originals,
     remote_prefix,
     stale_bindings,
     wanted_bindings,
@@ -136,24 +142,60 @@ def test_the_prefix_of_remote_names() -> None:
 def test_what_was_copied_is_stale_when_no_original_is_left() -> None:
     given = rules(topics="a.*")
     read, everything = binding("a1"), binding("a1", AclOperation.ALL)
-    mine = [replace(read, name="source.a1")]
+    copy = replace(read, name="source.a1")
+    mine = {copy: frozenset({read})}
     other = binding("b")
     assert stale_bindings(given, [read, other], mine) == []
     assert stale_bindings(given, [everything, other], mine) == []  # it makes the same copy
-    assert stale_bindings(given, [other], mine) == mine
-    assert stale_bindings(given, [other], []) == []  # made by somebody else
+    assert stale_bindings(given, [other], mine) == [copy]
+    assert stale_bindings(given, [other], {}) == []  # made by somebody else
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"replication_policy_separator": "_"},
+        {"replication_policy_class": IDENTITY},
+        {"topics": "b"},
+    ],
+)
+def test_other_settings_take_nothing_away_whose_original_is_there(keys: dict[str, str]) -> None:
+    """Prefixes and groups are off again, names are made otherwise, fewer topics are copied."""
+    before = rules(sync_topic_acls_prefixed_enabled="true", sync_group_acls_enabled="true")
+    source = [
+        binding("a1", AclOperation.ALL),
+        binding("a", pattern=Pattern.PREFIXED),
+        binding("g", resource=Resource.GROUP),
+    ]
+    mine = originals(before, source)
+    assert len(mine) == 3
+    assert stale_bindings(rules(**keys), source, mine) == []
+    for gone in source:
+        left = [one for one in source if one != gone]
+        assert stale_bindings(rules(**keys), left, mine) == [before.mapped(gone)]
+
+
+def test_a_copy_has_all_the_originals_that_make_it() -> None:
+    read, everything, other = binding(), binding(operation=AclOperation.ALL), binding("b")
+    never = binding(operation=AclOperation.WRITE)
+    assert originals(rules(topics="c"), [read, everything, other, never]) == {
+        replace(read, name="source.topic"): {read, everything},
+        replace(other, name="source.b"): {other},
+    }
 
 
 def test_a_filter_that_became_narrower_takes_nothing_away() -> None:
-    mine = [replace(binding("a1"), name="source.a1")]
+    mine = {replace(binding("a1"), name="source.a1"): frozenset({binding("a1")})}
     assert stale_bindings(rules(topics="b"), [binding("a1")], mine) == []
     prefix = binding("a", pattern=Pattern.PREFIXED)
     on = rules(sync_topic_acls_prefixed_enabled="true")
-    assert stale_bindings(on, [prefix], [replace(prefix, name="source.a")]) == []
+    assert stale_bindings(on, [prefix], {replace(prefix, name="source.a"): frozenset()}) == []
 
 
 def test_a_source_without_any_acls_takes_nothing_away() -> None:
-    assert stale_bindings(rules(), [], [replace(binding(), name="source.topic")]) == []
+    copy = replace(binding(), name="source.topic")
+    assert stale_bindings(rules(), [], {copy: frozenset({binding()})}) == []
 
 
 def test_a_binding_reads_well() -> None:
@@ -163,20 +205,31 @@ def test_a_binding_reads_well() -> None:
     assert str(replace(binding(), operation=99)).startswith("ALLOW 99 to")
 
 
-@given(
-    st.builds(
-        AclBinding,
-        st.sampled_from([2, 3]),
-        st.text(),
-        st.sampled_from([3, 4]),
-        st.text(),
-        st.text(),
-        st.integers(0, 127),
-        st.integers(0, 127),
-    )
+BINDINGS = st.builds(
+    AclBinding,
+    st.sampled_from([2, 3]),
+    st.text(),
+    st.sampled_from([3, 4]),
+    st.text(),
+    st.text(),
+    st.integers(0, 127),
+    st.integers(0, 127),
 )
+
+
+@given(BINDINGS)
 def test_the_ledger_names_a_binding_exactly(one: AclBinding) -> None:
     assert parse_binding(binding_name(one)) == one
+
+
+@given(st.frozensets(BINDINGS, max_size=3))
+def test_the_ledger_keeps_originals_exactly(some: frozenset[AclBinding]) -> None:
+    assert parse_bindings(bindings_text(some)) == some
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "[1]", '[[2,"a",3,"p","h",3,3],[2]]'])
+def test_originals_that_cannot_be_read_are_none_at_all(text: str) -> None:
+    assert parse_bindings(text) == frozenset()
 
 
 @pytest.mark.parametrize("name", ["", "topic", "[]", '[2,"a",3]', "{}"])

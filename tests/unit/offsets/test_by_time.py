@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,15 +14,19 @@ from hypothesis import strategies as st
 
 from sparkmirror.formats.mirror import BY_TIME, Checkpoint
 from sparkmirror.formats.offset_map import Segment
+from sparkmirror.kafka import admin, records, topic_configs
+from sparkmirror.kafka import log as kafka_log
+from sparkmirror.kafka.cluster import Broker, PartitionInfo, TopicInfo
 from sparkmirror.kafka.cluster import Cluster as KafkaCluster
-from sparkmirror.offsets import unread_times
+from sparkmirror.kafka.fetch import Fetched, FetchLimits
+from sparkmirror.offsets import by_time, placed_groups, unread_times
 from sparkmirror.offsets.by_time import Ends, TimeTranslator
 from sparkmirror.offsets.checkpoints import CheckpointStore
 from sparkmirror.offsets.groups import GroupOffset, Offsets
 from sparkmirror.offsets.map_reader import MapReader, WayBack
 from sparkmirror.offsets.placed_groups import PlacedGroups
 from sparkmirror.offsets.translator import Translator
-from sparkmirror.offsets.unread_times import UnreadTimes
+from sparkmirror.offsets.unread_times import UnreadStretches, UnreadTimes
 from tests.unit.offsets.segments import known, segment
 
 # -- times ------------------------------------------------------------------------------------
@@ -66,6 +73,70 @@ def test_it_covers_what_was_read() -> None:
     assert not line.covers(11, 13)
 
 
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=60),
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 59), min_size=1, max_size=4), st.integers(0, 4)),
+        max_size=12,
+    ),
+    st.integers(1, 9),
+)
+def test_stretches_know_the_same_as_who_reads_all(
+    times: list[int], turns: list[tuple[list[int], int]], step: int
+) -> None:
+    """Groups come and go, the log grows, and only some of it is read at each turn."""
+    stretches = UnreadStretches()
+    for number, (wanted, fetches) in enumerate(turns, 1):
+        end = len(times) * number // len(turns)
+        asked = sorted({offset for offset in wanted if offset < end})
+        if not asked:
+            continue
+        stretches.keep(asked[0], end)
+        for _ in range(fetches):
+            gap = stretches.next_gap(asked, end)
+            if gap is None:
+                break
+            line, upto = gap
+            assert line.end < upto <= end
+            for offset in range(line.end, min(line.end + step, upto)):
+                line.take(offset, times[offset])
+            stretches.join()
+        known = [offset for offset in asked if stretches.covers(offset, end)]
+        assert known == asked[len(asked) - len(known) :]  # the last ones come first
+        for offset in known:
+            assert stretches.earliest(offset) == min(times[offset:end])
+        if stretches.next_gap(asked, end) is None:
+            assert known == asked
+
+
+def test_what_was_read_twice_over_is_one_stretch_and_no_longer_than_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_times, "_MOST", 8)
+    one, other = UnreadTimes(0), UnreadTimes(8)
+    for offset in range(8):
+        one.take(offset, offset)
+        other.take(8 + offset, 8 + offset)
+    one.append(other)
+    assert (one.start, one.end) == (0, 16)
+    assert len(one) <= 9
+    for offset in range(16):
+        found = one.earliest(offset)
+        assert found is not None
+        assert found <= offset
+
+
+def test_stretches_of_a_log_that_was_cut_are_forgotten() -> None:
+    stretches = UnreadStretches()
+    gap = stretches.next_gap([3], 6)
+    assert gap is not None
+    for offset in range(3, 6):
+        gap[0].take(offset, offset)
+    assert stretches.covers(3, 6)
+    stretches.keep(3, 5)
+    assert not stretches.covers(3, 5)
+
+
 # -- groups -----------------------------------------------------------------------------------
 
 
@@ -81,15 +152,15 @@ class Times:
             dict.fromkeys(range(partitions), 100),
         )
         self.answer: dict[int, int] | None = {0: 5, 1: 6, 2: 7}
-        self.lowest: dict[tuple[str, int], int] = {}
+        self.read_for: list[tuple[str, Mapping[int, int]]] = []
         self.looked: set[str] = set()
 
     def look(self, topics: set[str]) -> dict[str, Ends]:
         self.looked = topics
         return dict.fromkeys(topics, self.ends)
 
-    def read(self, lowest: dict[tuple[str, int], int]) -> None:
-        self.lowest = lowest
+    def read(self, groups: Iterable[tuple[str, Mapping[int, int]]]) -> None:
+        self.read_for = list(groups)
 
     def translate(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int] | None:
         return self.answer
@@ -126,7 +197,7 @@ def test_a_group_is_told_of_every_partition_once() -> None:
     times, store = Times(), CheckpointStore(["g"])
     groups = groups_of(times, store)
     assert news(groups, store, 10, 20) == {0: 5, 1: 6, 2: 7}
-    assert times.lowest == {("t", 0): 10, ("t", 1): 20}
+    assert times.read_for == [("t", {0: 10, 1: 20})]
     assert news(groups, store, 10, 20) == {}
     times.answer = {0: 5, 1: 8, 2: 7}
     assert news(groups, store, 11, 20) == {1: 8}
@@ -151,6 +222,73 @@ def test_what_is_not_known_yet_is_not_told() -> None:
     times, store = Times(), CheckpointStore(["g"])
     times.answer = None
     assert news(groups_of(times, store), store, 10, 20) == {}
+
+
+def test_a_group_that_went_back_is_told_also_if_that_takes_a_while() -> None:
+    times, store = Times(), CheckpointStore(["g"])
+    groups = groups_of(times, store)
+    times.answer = {0: 80, 1: 80, 2: 80}
+    news(groups, store, 4000, 4000)
+    times.answer = None  # there is much to read first
+    assert news(groups, store, 100, 4000) == {}
+    times.answer = {0: 5, 1: 6, 2: 7}
+    assert news(groups, store, 120, 4000) == times.answer
+
+
+def test_a_task_that_begins_without_a_copy_does_not_know_either() -> None:
+    times, store = Times(), CheckpointStore(["g"])
+    store.put(Checkpoint("g", "A.t", 0, BY_TIME, 50))
+    groups, times.answer = groups_of(times, store), None
+    assert news(groups, store, 10, 20) == {}
+    times.answer = {0: 5, 1: 6, 2: 7}
+    assert news(groups, store, 10, 20) == times.answer
+
+
+def test_what_was_not_written_was_not_seen() -> None:
+    times, store = Times(), CheckpointStore(["g"])
+    groups = groups_of(times, store)
+    times.answer = {0: 80, 1: 80, 2: 80}
+    news(groups, store, 4000, 4000)
+    times.answer = {0: 5, 1: 6, 2: 7}
+    groups.look(offsets(100, 4000), lambda _: True, Map())
+    assert len(groups.news()) == 3  # and then the topic could not be written to
+    assert news(groups, store, 100, 4000) == times.answer
+
+
+def test_checkpoints_of_a_copy_made_anew_may_be_lower() -> None:
+    times, store = Times(), CheckpointStore(["g"])
+    groups = groups_of(times, store)
+    times.answer = {0: 80, 1: 80, 2: 80}
+    news(groups, store, 10, 20)
+    times.answer = {0: 5, 1: 6, 2: 7}
+    assert news(groups, store, 10, 20) == {}
+    times.ends = replace(times.ends, target_id=b"another")
+    assert news(groups, store, 11, 20) == times.answer
+    times.answer = {0: 4, 1: 6, 2: 7}
+    assert news(groups, store, 11, 20) == {}
+
+
+def test_who_is_not_translated_for_long_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(placed_groups, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    times, store = Times(), CheckpointStore(["g"])
+    groups, times.answer = groups_of(times, store), None
+    told = []
+    for minute in (0, 9, 11, 12):
+        now[0] = minute * 60.0
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            news(groups, store, 10, 20)
+        told.append(sum("the first is g." in r.getMessage() for r in caplog.records))
+    assert told == [0, 0, 1, 0]
+    times.answer = {0: 5, 1: 6, 2: 7}
+    news(groups, store, 10, 20)
+    times.answer = None
+    caplog.clear()
+    news(groups, store, 10, 20)
+    assert caplog.records == []
 
 
 def test_topics_of_equal_numbers_are_left_to_the_map() -> None:
@@ -191,6 +329,192 @@ def test_other_topics_are_nobodys_business_here() -> None:
     assert (times.looked, groups.by_map("g", committed["g"])) == (set(), committed["g"])
     groups.look(offsets(10, 20), lambda _: False, Map())
     assert times.looked == set()
+
+
+# -- both clusters ----------------------------------------------------------------------------
+
+
+class Side:
+    """A cluster's topics: the times of the records of each partition, from some offset on."""
+
+    def __init__(self) -> None:
+        self.brokers = {1: Broker(1, "", 0)}
+        self.topics: dict[str, TopicInfo] = {}
+        self.times: dict[tuple[str, int], list[int]] = {}
+        self.starts: dict[tuple[str, int], int] = {}
+        self.settings = "a cluster"
+
+    def create(self, topic: str, *partitions: list[int], topic_id: bytes = b"1") -> None:
+        infos = {p: PartitionInfo(p, 1, 0) for p in range(len(partitions))}
+        self.topics[topic] = TopicInfo(topic, topic_id, False, infos)
+        for partition, times in enumerate(partitions):
+            self.times[topic, partition] = times
+            self.starts[topic, partition] = 0
+
+    def refresh(self, topics: Collection[str]) -> None:
+        pass
+
+    def topic(self, name: str) -> TopicInfo:
+        return self.topics[name]
+
+    def offset(self, key: tuple[str, int], moment: int) -> int:
+        times, start = self.times[key], self.starts[key]
+        if moment == -1:
+            return len(times)
+        if moment == -2:
+            return start
+        return next((o for o in range(start, len(times)) if times[o] >= moment), -1)
+
+
+STEP = 100
+"""So many records come of a fetch, which takes half a second: in one turn, some 400 are read."""
+
+
+class Both:
+    """Source and target in memory, a clock that goes on with every fetch, and groups that are translated for real."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        self.source, self.target, self.now = Side(), Side(), 0.0
+        self.fetches: list[tuple[str, int, int]] = []
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(by_time, "time", clock)
+        monkeypatch.setattr(admin, "list_offsets", self._list_offsets)
+        monkeypatch.setattr(kafka_log, "read", self._read)
+        no_configs = SimpleNamespace(configs={})
+        monkeypatch.setattr(topic_configs, "describe", lambda *_: no_configs)
+        self.store = CheckpointStore(names)
+        source, target = (cast("KafkaCluster", side) for side in (self.source, self.target))
+        self.groups = PlacedGroups(
+            lambda _: True, "A.{}".format, self.store, TimeTranslator(source, target, "A.{}".format)
+        )
+
+    def _list_offsets(
+        self, side: Side, keys: Iterable[tuple[str, int]], moment: int
+    ) -> dict[tuple[str, int], int]:
+        return {key: side.offset(key, moment) for key in keys}
+
+    def _read(
+        self,
+        side: Side,
+        topic: str,
+        partition: int,
+        offset: int,
+        end: int,
+        limits: FetchLimits,
+        patience: float,
+    ) -> Iterator[Fetched]:
+        times = side.times[topic, partition]
+        while offset < end:
+            assert offset >= side.starts[topic, partition]
+            first = offset // STEP * STEP  # batches begin where they were written
+            rows = [records.NewRecord(0, t, None, b"", []) for t in times[first : first + STEP]]
+            batch = records.encode(rows, 0)
+            batch[:8] = first.to_bytes(8)
+            self.now += 0.5
+            self.fetches.append((topic, partition, offset))
+            yield Fetched(topic, partition, 0, -1, -1, 0, [], -1, memoryview(batch), None)
+            offset = first + len(rows)
+
+    def turn(self, **committed: tuple[int, ...]) -> dict[str, dict[int, int]]:
+        """What each of these groups is told in topic `t` (or, if its name begins with another letter, in that one)."""
+        found = {
+            group: {(group[0], p): GroupOffset(offset) for p, offset in enumerate(offsets)}
+            for group, offsets in committed.items()
+        }
+        self.groups.look(cast("dict[str, Offsets]", found), lambda _: True, Map())
+        told: dict[str, dict[int, int]] = {}
+        for checkpoint in self.groups.news():
+            self.store.put(checkpoint)
+            told.setdefault(checkpoint.group, {})[checkpoint.partition] = (
+                checkpoint.downstream_offset
+            )
+        self.groups.written()
+        return told
+
+
+def test_a_group_that_is_left_behind_does_not_keep_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = Both(monkeypatch, "told", "t")
+    both.source.create("t", list(range(1000, 3000)))
+    both.target.create("A.t", list(range(1000, 3000, 2)), list(range(1001, 3000, 2)))
+    assert both.turn(t=(0,), told=(1990,)) == {"told": {0: 995, 1: 995}}
+    turns = 0
+    while not (found := both.turn(t=(10,), told=(1990,))):
+        turns += 1
+        assert turns < 10
+    assert found == {"t": {0: 5, 1: 5}}
+    # Nothing but what the live group needed was read twice.
+    assert len(both.fetches) <= 2000 // STEP + 2
+    # And now that all is known, what comes is all that is read.
+    both.fetches.clear()
+    both.source.times["t", 0] += range(3000, 3010)
+    assert both.turn(t=(20,), told=(2005,)) == {
+        "t": {0: 10, 1: 10},
+        "told": {0: 1000, 1: 1000},
+    }
+    assert both.fetches == [("t", 0, 2005), ("t", 0, 2000)]
+
+
+def test_a_late_record_anywhere_behind_a_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it lies in what was read for another group."""
+    both = Both(monkeypatch, "ta", "tb")
+    times = list(range(1000, 1400))
+    times[350] = 1100
+    both.source.create("t", times)
+    both.target.create("A.t", times, [])
+    told = both.turn(ta=(300,), tb=(360,))
+    told |= both.turn(ta=(300,), tb=(360,))
+    assert told == {"ta": {0: 100, 1: 0}, "tb": {0: 360, 1: 0}}
+
+
+def test_no_partition_starves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics with nobody but a group that is far behind, and one with a group that is not, whichever comes first."""
+    names = [f"{topic}-left" for topic in "abcdef"]
+    both = Both(monkeypatch, *names, "t")
+    for topic in "abcdeft":
+        both.source.create(topic, list(range(1, 1001)))
+        both.target.create(f"A.{topic}", list(range(1, 1001)), [])
+    committed = dict.fromkeys(names, (0,)) | {"t": (900,)}
+    told: dict[str, int] = {}
+    for turn in range(40):
+        for group in both.turn(**committed):
+            told.setdefault(group, turn)
+    assert told["t"] <= 2
+    assert set(told) == {*names, "t"}
+    assert max(told.values()) <= 6 * 1000 // 400 + 3
+
+
+def test_what_expired_while_it_was_read_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Both(monkeypatch, "t")
+    both.source.create("t", list(range(1000, 3000)))
+    both.target.create("A.t", list(range(1000, 3000)), [])
+    assert both.turn(t=(0,)) == {}
+    both.source.starts["t", 0] = 1500
+    assert both.turn(t=(1700,)) == {"t": {0: 1700, 1: 0}}
+
+
+def test_what_expired_at_the_source_only_is_still_to_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = Both(monkeypatch, "t", "told")
+    both.source.create("t", list(range(1000, 1300)))
+    both.target.create("A.t", list(range(1000, 1300)), [])
+    both.source.starts["t", 0] = 200
+    both.target.starts["A.t", 0] = 50
+    assert both.turn(t=(100,), told=(200,)) == {"t": {0: 50, 1: 0}, "told": {0: 200, 1: 0}}
+    both.source.starts["t", 0] = 300  # nothing is left
+    assert both.turn(t=(90,), told=(300,)) == {"told": {0: 300}}
+
+
+def test_a_copy_made_anew_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Both(monkeypatch, "t")
+    both.source.create("t", list(range(1000, 1300)))
+    both.target.create("A.t", list(range(1000, 1300)), [])
+    assert both.turn(t=(250,)) == {"t": {0: 250, 1: 0}}
+    both.target.create("A.t", list(range(1200, 1300)), [], topic_id=b"2")
+    assert both.turn(t=(250,)) == {"t": {0: 50}}
+    assert both.turn(t=(250,)) == {}
 
 
 # -- the map ----------------------------------------------------------------------------------
