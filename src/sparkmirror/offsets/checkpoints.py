@@ -62,11 +62,19 @@ def translated(
 
 
 def is_more_recent(new: Checkpoint, last: Checkpoint | None) -> bool:
-    """Whether a checkpoint says something new: forward downstream, or anywhere if the group has rewound upstream."""
+    """Whether a checkpoint says something new: forward downstream, or anywhere if the group has rewound upstream.
+
+    One that was found by time gives way to an exact one as soon as that is no step back.
+    """
     return (
         last is None
         or new.upstream_offset < last.upstream_offset
         or new.downstream_offset > last.downstream_offset
+        or (
+            last.is_by_time
+            and not new.is_by_time
+            and new.downstream_offset == last.downstream_offset
+        )
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparkmirror.formats.mirror import Checkpoint
+from sparkmirror.formats.mirror import BY_TIME, Checkpoint
 from sparkmirror.offsets.checkpoints import (
     CheckpointStore,
     Naming,
@@ -133,3 +133,9 @@ def test_groups_are_only_moved_forward() -> None:
 )
 def test_groups_of_consumers(protocol: str, kind: str, is_consumers: bool) -> None:
     assert GroupListing("g", protocol, "Stable", kind).is_consumers is is_consumers
+
+
+@pytest.mark.parametrize(("downstream", "is_news"), [(19, False), (20, True), (21, True)])
+def test_an_exact_checkpoint_takes_the_place_of_one_by_time(downstream: int, is_news: bool) -> None:
+    assert is_more_recent(checkpoint(10, downstream), checkpoint(BY_TIME, 20)) is is_news
+    assert not is_more_recent(checkpoint(BY_TIME, 20), checkpoint(BY_TIME, 20))
