@@ -148,7 +148,7 @@ def test_nothing_is_lost_and_nothing_comes_twice_when_the_task_is_killed(
     unfinished = turn = 0
     # On a busy machine a task may be done before it is killed: then once more.
     while turn < 6 or (not unfinished and turn < 30):
-        made.produce(300, batch_num_messages=1 + turn)
+        made.produce(300 * (1 + turn // 6), batch_num_messages=1 + turn % 6)
         flush = rng.choice([NEVER, 0.05])
         with made.copying(
             chain, flush_interval=flush, max_in_flight=1 + turn % 5, merge_bytes=1
