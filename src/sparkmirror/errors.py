@@ -2,6 +2,7 @@
 
     SparkMirrorError
     ├── ConfigError            a file, key or value is wrong; nothing was started
+    │   └── QueryRefused       Spark does not understand a query, or it cannot be run on a stream of records
     ├── KafkaError             a cluster did not do what was asked
     │   ├── ConnectionFailed   no broker could be reached, or a connection broke (retriable)
     │   ├── AccessFailed       we were not let in: certificates, passwords, tokens (a person can mend it while we run)
@@ -11,7 +12,8 @@
     │   ├── CorruptBatch       what the source holds is damaged
     │   ├── TopicRecreated     a topic was deleted and created again under the same name
     │   ├── NumberingLost      what the target holds cannot be matched with the source
-    │   └── Superseded         a newer copy of the same flow has taken this partition over
+    │   ├── Superseded         a newer copy of the same flow has taken this partition over
+    │   └── QueryFailed        a query does not get through with its records
     ├── SparkError             the Spark session or job ended without being asked to
     └── ConnectError           a Connect worker cannot do what was asked of it (HTTP 500)
         ├── BadRequest         400: the request or the connector's config is wrong
@@ -46,6 +48,10 @@ class ConfigError(SparkMirrorError):
     """A file, a key or a value is wrong."""
 
     exit_code = 2
+
+
+class QueryRefused(ConfigError):
+    """Spark does not understand a query, or it cannot be run record by record."""
 
 
 class KafkaError(SparkMirrorError):
@@ -111,6 +117,10 @@ class NumberingLost(ReplicationError):
 
 class Superseded(ReplicationError):
     """A newer copy of the same flow has taken this partition over."""
+
+
+class QueryFailed(ReplicationError):
+    """A query raises on a record, or does not get through with its records in time."""
 
 
 class SparkError(SparkMirrorError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkmirror.config.keys import Importance, Key, KeyType
+from sparkmirror.config.query import QUERY_KEYS
 from sparkmirror.config.target_partitions import TARGET_PARTITIONS, target_partitions_problem
 from sparkmirror.config.validators import Between, Items, OneOf
 
@@ -250,6 +251,7 @@ SOURCE_ONLY_KEYS: tuple[Key, ...] = (
         "Replication factor of new remote topics; -1: the brokers' default.",
     ),
     TARGET_PARTITIONS_KEY,
+    *QUERY_KEYS,
     _replicas("offset-syncs"),
     _long("offset.lag.max", "100", "How many records an offset sync may lag; 0: one per record."),
     _LOCATION_KEY,

@@ -10,6 +10,7 @@ from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.definitions import SOURCE_CONNECTOR_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require
 from sparkmirror.config.keys_mirror import TARGET_PARTITIONS_KEY, TOPIC_SYNC_KEYS
+from sparkmirror.config.query import QUERY_KEYS, QueryConfig, query_problems
 from sparkmirror.config.target_partitions import TargetPartitions
 from sparkmirror.config.validation import isolation_level, java_class_problems, source_problems
 from sparkmirror.config.validators import OneOf, invalid
@@ -57,6 +58,10 @@ class SourceConfig:
     replication_factor: int
     replication_factor_explicit: bool
     target_partitions: TargetPartitions
+    query: QueryConfig | None
+    errors_tolerated: bool
+    errors_logged: bool
+    errors_logged_in_full: bool
     offset_syncs_replication_factor: int
     offset_syncs_replication_factor_explicit: bool
     offset_syncs_location: Literal["source", "target"]
@@ -104,6 +109,10 @@ class SourceConfig:
             replication_factor=values.integer("replication.factor"),
             replication_factor_explicit="replication.factor" in values.given,
             target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
+            query=QueryConfig.parse(props),
+            errors_tolerated=values.text("errors.tolerance") == "all",
+            errors_logged=values.boolean("errors.log.enable"),
+            errors_logged_in_full=values.boolean("errors.log.include.messages"),
             offset_syncs_replication_factor=values.integer("offset-syncs.topic.replication.factor"),
             offset_syncs_replication_factor_explicit=(
                 "offset-syncs.topic.replication.factor" in values.given
@@ -160,7 +169,8 @@ def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
         *source_problems(props),
         *java_class_problems(props),
         # Validation lists MirrorMaker 2's keys only, but ours count too.
-        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY), props),
+        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY, *QUERY_KEYS), props),
+        *query_problems(props),
     ]
     level = _ISOLATION_LEVELS("isolation.level of the source consumer", isolation_level(props))
     if level is not None:

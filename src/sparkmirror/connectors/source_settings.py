@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.source import SourceConfig
@@ -11,6 +12,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.config.worker_clients import data_producer, worker_client
 from sparkmirror.dataplane.plan import CopySettings
 from sparkmirror.dataplane.positions import StoreAddress
+from sparkmirror.dataplane.query.terms import BadRecords, QueryLimits, QuerySettings, QueryTerms
 from sparkmirror.errors import ConfigError
 from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.formats.progress import progress_topic
@@ -47,6 +49,13 @@ class SourceSettings:
         remote, transforms = self.remote(topic), self.copy.transforms
         return remote if transforms is None else transforms.target(remote)
 
+    def asks(self, topic: str) -> bool:
+        """Whether the records of a source topic pass through the query. Heartbeats are for those who watch the flow."""
+        query = self.config.query
+        if query is None or self.config.policy.is_heartbeats_topic(topic):
+            return False
+        return query.asks(topic)
+
     def places(self, topic: str, source: Cluster, target: Cluster) -> int:
         """The number of partitions on which records of a topic are placed by their keys; 0 where each stays in its own.
 
@@ -81,6 +90,7 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
         copy=replace(
             _copy_settings(config, consumer, producer, worker),
             transforms=TransformChain.parse(connector),
+            query=_query(config),
             replication_factor=config.replication_factor,
             may_lower_factor=not config.replication_factor_explicit,
         ),
@@ -89,6 +99,24 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
         refresh_interval=(
             float(config.refresh_topics_interval_seconds) if config.refresh_topics_enabled else 0.0
         ),
+    )
+
+
+def _query(config: SourceConfig) -> QuerySettings | None:
+    query = config.query
+    if query is None:
+        return None
+    return QuerySettings(
+        QueryTerms(query.sql, query.functions, query.may_vary),
+        QueryLimits(query.interval_ms / 1000, query.timeout_ms / 1000, query.memory_mb << 20),
+        BadRecords(
+            config.errors_tolerated,
+            query.dead_letters if config.errors_tolerated else "",
+            query.with_context,
+            config.errors_logged,
+            config.errors_logged_in_full,
+        ),
+        partial(config.policy.format_remote_topic, config.source_alias),
     )
 
 

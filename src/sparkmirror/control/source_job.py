@@ -180,6 +180,8 @@ class SourceJob:
         try:
             slots, width = self._spark.slots, self._spark.width
             slots.enter(self, width)
+            if settings.copy.query is not None:
+                self._spark.queries.check(settings.copy.query)
             plans = _plans(self._name, settings, tasks, clusters, slots.share(width))
             self._spark_tasks = len(plans)
             with self._lock:
@@ -398,6 +400,8 @@ def _partitions(
                 topic in compacted,
                 task,
                 settings.places(topic, source, target),
+                queried=settings.asks(topic),
+                width=len(source.topics[topic].partitions) if topic in source.topics else 0,
             )
             for topic, number in partitions
         ]

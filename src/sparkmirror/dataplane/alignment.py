@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import NumberingLost
@@ -51,8 +51,8 @@ class Pair:
     compacted: bool = False
     remote_partition: int = -1
     """Where the records go, if that is another partition."""
-    shape: Callable[[Piece], Piece | None] | None = None
-    """What of a piece goes there, and how; None: all, as it is."""
+    shape: Callable[[Sequence[Piece]], list[Piece]] | None = None
+    """What of some pieces goes there, and how; None: all, as it is."""
 
     @property
     def at(self) -> int:
@@ -198,10 +198,7 @@ def _available(pair: Pair, start: int) -> Iterator[Piece]:
     stream = Stream(start, pair.limits.isolation)
     for fetched in log.read(pair.source, pair.topic, pair.partition, start, end, pair.limits):
         pieces = stream.feed(fetched)
-        if pair.shape is None:
-            yield from pieces
-        else:
-            yield from filter(None, map(pair.shape, pieces))
+        yield from pieces if pair.shape is None else pair.shape(pieces)
 
 
 def _earliest(pair: Pair) -> int:

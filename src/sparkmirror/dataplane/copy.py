@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats.position import Position
@@ -24,9 +25,14 @@ from .poller import Poller
 from .positions import PositionStore
 from .record_path import RecordCopy
 from .reporting import Reporter
+from .routing import Routings
 from .sending import Sender
 from .shape import Shape
 from .troubles import Ends, Troubles
+
+if TYPE_CHECKING:
+    from .query.frames import Door
+    from .query.path import QueryPath
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +83,15 @@ class CopyTask:
         self._senders = tuple(dict.fromkeys((self._sender, self._store_sender, self._side_sender)))
         self._wire: tuple[Fetcher | Sender, ...] = (self._fetcher, *self._senders)
         self._with_records: list[RecordCopy] = []
+        self._queries = None if plan.hub is None else self._query_path(plan.hub)
         self._copies = {part.key: self._new_copy(part) for part in plan.partitions}
         mapping = MapSender(plan.settings.offset_map_topic, self._target, self._sender)
         self._reporter = Reporter(
             plan, self._store, self._sender, self._store_sender, self._syncs_sender(), mapping
         )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
-        self._troubles = Troubles(plan, ends, self._store, self._reporter, self._fitting)
+        routings = Routings() if self._queries is None else self._queries.routings
+        self._troubles = Troubles(plan, ends, self._store, self._reporter, self._fitting, routings)
         self._readers: tuple[Fetcher | Sender | Troubles, ...] = (*self._wire, self._troubles)
         self._refreshed_at = 0.0
         self._refresh_due = False
@@ -95,7 +103,11 @@ class CopyTask:
         return self._new_record_copy(part)
 
     def _new_record_copy(self, part: PartitionPlan) -> RecordCopy:
-        copy = RecordCopy(part, self._settings, self._budget, self, self._plan.stamp)
+        copy: RecordCopy
+        if self._queries is None:
+            copy = RecordCopy(part, self._settings, self._budget, self, self._plan.stamp)
+        else:
+            copy = self._queries.copy(part, self._budget)
         self._with_records.append(copy)
         return copy
 
@@ -106,6 +118,12 @@ class CopyTask:
         copy.suspend()
         self._copies[copy.key] = fitting = self._new_record_copy(copy.plan)
         return fitting
+
+    def _query_path(self, hub: Door) -> QueryPath:
+        # Arrow is large, and nobody without a query needs it.
+        from .query.path import QueryPath
+
+        return QueryPath(self._plan, hub, self._target, self._sender, self._poller, self)
 
     def _new_sender(self, cluster: Cluster) -> Sender:
         return Sender(
@@ -147,6 +165,8 @@ class CopyTask:
         self._poller.wait(_TICK_S)
         self._reporter.turn()
         now = time.monotonic()
+        if self._queries is not None:
+            self._queries.turn()
         if self._with_records:
             self._open_targets()
         self._troubles.turn(now)
@@ -186,6 +206,8 @@ class CopyTask:
     def _close(self) -> None:
         for part in (*self._wire, self._source, self._target, self._home):
             part.close()
+        if self._queries is not None:
+            self._queries.close()
         self._poller.close()
 
     def _ledger(self) -> list[LedgerRow]:
@@ -211,6 +233,8 @@ class CopyTask:
         source = {part.topic for part in self._plan.partitions}
         target = {name for copy in self._copies.values() for name in copy.remotes}
         target |= {self._settings.progress_topic, self._settings.offset_map_topic} - {""}
+        if self._queries is not None:
+            target |= {self._queries.dead_letters.topic} - {""}
         if self._settings.offset_syncs_topic:
             at = source if self._settings.offset_syncs_at_source else target
             at.add(self._settings.offset_syncs_topic)

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf, SparkContext
@@ -35,6 +35,9 @@ from .leash import Leash
 from .plan import TaskPlan
 from .slots import Slots
 from .worker import run_plans
+
+if TYPE_CHECKING:
+    from .query.engine import QueryEngine
 
 log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reaches us as exceptions
@@ -109,6 +112,7 @@ class SparkSession:
         self._local_width = local_width(settings.get("spark.master", "local[*]"))
         self.slots = Slots()
         self._leash: Leash | None = None
+        self._queries: QueryEngine | None = None
         self._context: SparkContext | None = None
         self._gateway: Gateway | None = None
         self._pulse: Pulse | None = None
@@ -203,7 +207,26 @@ class SparkSession:
             if self._leash is None:
                 self._leash = self._new_leash()
             leash = self._leash
+        if any(plan.needs_queries for plan in plans):
+            door = self.queries.door
+            plans = [replace(plan, hub=door) for plan in plans]
         return CopyJob(context, name, plans, leash)
+
+    @property
+    def queries(self) -> QueryEngine:
+        """Who runs queries on this session; made when it is first asked for."""
+        context = self._context
+        if context is None:
+            raise SparkError("The Spark session is not started.")
+        with self._lock:
+            if self._queries is None:
+                # Spark SQL is large, and nobody without a query needs it.
+                from .query.engine import QueryEngine
+
+                host = self._config.get("spark.driver.host") or socket.getfqdn()
+                is_local = self._local_width is not None
+                self._queries = QueryEngine(context, host, self.width, is_local=is_local)
+            return self._queries
 
     def _new_leash(self) -> Leash:
         is_local = self._local_width is not None
@@ -240,6 +263,9 @@ class SparkSession:
         context, self._context = self._context, None
         launched, self._gateway = self._gateway, None
         pulse, self._pulse = self._pulse, None
+        queries, self._queries = self._queries, None
+        if queries is not None:
+            queries.close()
         gateway = SparkContext._gateway
         if pulse is not None:
             pulse.close()

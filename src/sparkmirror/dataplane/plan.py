@@ -12,6 +12,8 @@ from sparkmirror.transforms.chain import TransformChain
 
 from .leash import LeashEnd
 from .positions import StoreAddress
+from .query.frames import Door
+from .query.terms import SQL, QuerySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,10 @@ class PartitionPlan:
     """The number of partitions of the target on which its records are placed by their keys; 0: they stay in their own."""
     remote_partition: int = -1
     """Where records go, if that is another partition (-1: it is not)."""
+    queried: bool = False
+    """Whether its records pass through the query."""
+    width: int = 0
+    """With a query: the number of partitions on which records are placed that it gives none."""
 
     @property
     def at(self) -> int:
@@ -73,6 +79,8 @@ class CopySettings:
     """Of topics that transforms name record by record, which the task creates (-1: the brokers' own default)."""
     may_lower_factor: bool = True
     """Whether they get fewer replicas on a cluster that has not so many brokers."""
+    query: QuerySettings | None = None
+    """What records of partitions that are `queried` pass through, behind the transforms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +99,20 @@ class TaskPlan:
     read_to: tuple[tuple[int, int], ...] = ()
     leash: LeashEnd | None = None
     """How the task hears that it should end; set when the plan is submitted."""
+    hub: Door | None = None
+    """Where the driver listens for copy tasks that need queries; set when the plan is submitted."""
     store_cluster: ClientSettings | None = None
     """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
+
+    @property
+    def needs_queries(self) -> bool:
+        """Whether records of it pass through a query, or did so when its positions were written."""
+        if self.settings.query is not None and any(part.queried for part in self.partitions):
+            return True
+        return any(
+            position is not None and SQL in (position.transforms or "")
+            for _, position in self.positions
+        )
 
 
 def assign(partitions: Sequence[TopicPartition], tasks_max: int) -> list[list[TopicPartition]]:

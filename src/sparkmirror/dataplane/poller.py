@@ -6,9 +6,9 @@ import logging
 import select
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from sparkmirror.errors import KafkaError
-from sparkmirror.kafka.connection import Connection
 
 _TELL_AGAIN_S = 10.0
 
@@ -23,6 +23,17 @@ def tell_once(log: logging.Logger, told_at: float, error: KafkaError) -> float:
     return now
 
 
+class Watched(Protocol):
+    """A connection, as the poller sees it."""
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def wants_write(self) -> bool: ...
+    def fileno(self) -> int: ...
+    def flush_quietly(self) -> None: ...
+
+
 class Poller:
     """epoll over connections.
 
@@ -32,13 +43,17 @@ class Poller:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._watched: dict[int, tuple[Connection, Callable[[], None]]] = {}
+        self._watched: dict[int, tuple[Watched, Callable[[], None]]] = {}
         self._writing: set[int] = set()
+
+    def fileno(self) -> int:
+        """To be watched itself."""
+        return self._epoll.fileno()
 
     def close(self) -> None:
         self._epoll.close()
 
-    def watch(self, connection: Connection, ready: Callable[[], None]) -> None:
+    def watch(self, connection: Watched, ready: Callable[[], None]) -> None:
         fd = connection.fileno()
         if fd in self._watched:  # a closed connection's number, given out again by the system
             self._watched.pop(fd)

@@ -26,7 +26,7 @@ from . import routing
 from .addressing import Sent
 from .partition import Budget, Offers, PartitionCopy, Watcher
 from .plan import CopySettings, PartitionPlan
-from .routing import Parts, Routing
+from .routing import Parts, Routing, Routings
 from .shape import PLAIN, Shape
 from .stream import Piece
 
@@ -90,13 +90,21 @@ class Lane(PartitionCopy):
         )
 
 
+class Counted(Protocol):
+    """Somebody who gets records to write."""
+
+    @property
+    def records(self) -> int:
+        """How many are written so far."""
+
+
 @dataclass(slots=True)
 class _Step:
     """One piece of the source on its way: done when each of these lanes has so many records acknowledged."""
 
     offset: int
     leader_epoch: int
-    lanes: list[tuple[Lane, int]]
+    lanes: list[tuple[Counted, int]]
 
     @property
     def is_done(self) -> bool:
@@ -120,8 +128,8 @@ class RecordCopy(PartitionCopy):
         "_finish_at",
         "_held",
         "_lanes",
-        "_own",
         "_routing",
+        "_routings",
         "_shape",
         "_stamp",
         "_steps",
@@ -136,15 +144,17 @@ class RecordCopy(PartitionCopy):
         budget: Budget,
         watcher: RecordWatcher,
         stamp: int = _NEVER_OLDER,
+        routings: Routings | None = None,
     ) -> None:
         super().__init__(plan, settings, budget, watcher)
         self._task = watcher
         self._stamp = stamp
         self._shape = Shape.of(plan, settings)
-        self._own = self._routing = Routing(plan, self._shape)
+        self._routings = Routings() if routings is None else routings
+        self._routing = Routing(plan, PLAIN)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._steps: deque[_Step] = deque()
-        self._held: tuple[Piece, Parts] | None = None
+        self._held: tuple[int, int, Parts] | None = None
         self._finish_at = -1
         self.wanted: tuple[TopicPartition, ...] = ()
         """Targets that must be opened before it can go on."""
@@ -187,11 +197,15 @@ class RecordCopy(PartitionCopy):
             except CorruptBatch as error:
                 self._stop_at(piece, error)
                 return
-            wanted = self._without_lanes(parts)
-            if wanted:
-                self._held, self.wanted = (piece, parts), wanted
-            else:
-                self._enter(piece, parts)
+            self._pass_on(piece.last_offset, piece.leader_epoch, parts)
+
+    def _pass_on(self, offset: int, leader_epoch: int, parts: Parts) -> None:
+        """What becomes of the source up to an offset goes to its lanes, or is held until all of them are there."""
+        wanted = self._without_lanes(parts)
+        if wanted:
+            self._held, self.wanted = (offset, leader_epoch, parts), wanted
+        else:
+            self._enter(offset, leader_epoch, parts)
 
     def _without_lanes(self, parts: Parts) -> tuple[TopicPartition, ...]:
         """The targets that have no lane yet. Of a topic on which records are placed by key all partitions get one at once."""
@@ -220,13 +234,13 @@ class RecordCopy(PartitionCopy):
         self._count(-self.ready_bytes)
         self._task.unreadable(self)
 
-    def _enter(self, piece: Piece, parts: Parts) -> None:
-        taken = []
+    def _enter(self, offset: int, epoch: int, parts: Parts) -> None:
+        taken: list[tuple[Counted, int]] = []
         for key, part in parts:
             lane = self._lanes[key]
             if lane.take(part):
                 taken.append((lane, lane.pushed))
-        offset, epoch = piece.last_offset, piece.leader_epoch
+        taken += self._entered()
         if taken:
             self._steps.append(_Step(offset, epoch, taken))
         elif self._steps:  # nothing of it is to be written: it is done with the one before
@@ -234,6 +248,10 @@ class RecordCopy(PartitionCopy):
         else:
             self._reach(offset, epoch)
             self._task.moved(self)
+
+    def _entered(self) -> list[tuple[Counted, int]]:
+        """What else must be written before the piece that is just entering is done."""
+        return []
 
     def _reach(self, offset: int, leader_epoch: int) -> None:
         self._offset = offset
@@ -300,13 +318,16 @@ class RecordCopy(PartitionCopy):
         self.records += sent.count
         self.bytes += len(sent.buffer)
         self.last_timestamp = copy.last_timestamp
-        while self._steps and self._steps[0].is_done:
-            step = self._steps.popleft()
-            self._reach(step.offset, step.leader_epoch)
+        self._step_on()
         if copy.plan.remote == self.plan.remote and not self._routing.places:
             self._task.acknowledged(self, sent, base_offset)
         else:
             self._task.moved(self)
+
+    def _step_on(self) -> None:
+        while self._steps and self._steps[0].is_done:
+            step = self._steps.popleft()
+            self._reach(step.offset, step.leader_epoch)
 
     def changed(self, copy: PartitionCopy) -> None:
         """A lane may have more to send, or trouble."""
@@ -343,15 +364,15 @@ class RecordCopy(PartitionCopy):
         self._steps.clear()
         self._held, self.wanted, self._finish_at = None, (), -1
         if position.transforms is None:
-            self._routing = Routing(self.plan, PLAIN)
+            self._routing = self._routings.of(self.plan, PLAIN)
             self._lanes[self.plan.remote, self.plan.partition] = Lane(self, self.plan, position)
             return
-        if self._shape.text == position.transforms:
-            self._routing = self._own
-        else:
-            self._routing = Routing(self.plan, Shape.read(position.transforms))
+        shape, is_own = self._shape, self._shape.text == position.transforms
+        if not is_own:
+            shape = Shape.read(position.transforms)
             if position.stamp <= self._stamp:
                 self._finish_at = max((target.offset for target in position.targets), default=0)
+        self._routing = self._routings.of(self.plan, shape)
         for target in position.targets:
             self._add_lane(target)
 

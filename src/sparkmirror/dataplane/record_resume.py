@@ -24,7 +24,7 @@ from . import alignment
 from .alignment import Aligned, Pair
 from .plan import PartitionPlan
 from .resume import Facts, Loss, Outcome, Resumer, hex_id
-from .routing import Routing
+from .routing import Routing, Routings
 from .shape import Shape
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,9 @@ class _Standing:
 class RecordResumer(Resumer):
     """Brings partitions to a position they can be copied from, with transforms or without."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, routings: Routings | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._routings = Routings() if routings is None else routings
         self._tails: dict[TopicPartition, tuple[int, Mapping[int, ProducerState]]] = {}
         self._copied_so_far: set[TopicPartition] = set()
 
@@ -115,7 +116,7 @@ class RecordResumer(Resumer):
 
     def _is_replaced(self, part: PartitionPlan, position: Position) -> bool:
         """Whether the topic that a partition was copied to was made anew, with any number of partitions, to be placed on."""
-        topic = Routing(part, self._shape(part)).topic
+        topic = self._routings.of(part, self._shape(part)).topic
         if not part.places or topic != part.remote or not position.target_id:
             return False
         return hex_id(self._target.topic(topic).topic_id) not in ("", position.target_id)
@@ -157,7 +158,7 @@ class RecordResumer(Resumer):
             return self._decide_routed(part, position, facts, outcome)
         if position is None or position.numbering is None or self._needs_remote(part):
             decided = super()._decide(part, position, facts, outcome)
-        elif part.places and Routing(part, self._shape(part)).topic == part.remote:
+        elif part.places and self._routings.of(part, self._shape(part)).topic == part.remote:
             return self._recreated(part, position, part.remote, facts)
         else:
             decided = position  # its remote topic is gone, as it may be when transforms rename it
@@ -176,7 +177,7 @@ class RecordResumer(Resumer):
 
         All others need a producer id of their own: two partitions that feed one must not share its numbers.
         """
-        return Routing(part, self._shape(part)).target == (part.remote, part.partition)
+        return self._routings.of(part, self._shape(part)).target == (part.remote, part.partition)
 
     def _routed(
         self, part: PartitionPlan, position: Position, targets: tuple[TargetPosition, ...]
@@ -219,7 +220,7 @@ class RecordResumer(Resumer):
         """What was done with the records under the position's numbering; None if that can no longer be told."""
         assert position.transforms is not None  # noqa: S101 - only called for those with transforms
         try:
-            return Routing(part, Shape.read(position.transforms))
+            return self._routings.of(part, Shape.read(position.transforms))
         except ConfigError as error:
             message = (
                 f"the transforms that the position after offset {position.offset} was made with cannot be read "
@@ -369,7 +370,7 @@ class RecordResumer(Resumer):
         if position.transforms is None:
             return False
         try:
-            target = Routing(part, Shape.read(position.transforms)).target
+            target = self._routings.of(part, Shape.read(position.transforms)).target
         except ConfigError:
             return False
         return target != (part.remote, part.partition)

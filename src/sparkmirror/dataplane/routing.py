@@ -6,9 +6,10 @@ partition gives every target the same records in the same order: that lets a seq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
+from sparkmirror.errors import SparkError
 from sparkmirror.kafka.batches import HEADER_SIZE
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.records import Record
@@ -62,7 +63,7 @@ class Routing:
                 rows.append(row)
         if is_whole and len(found) == 1:  # then it need not be written anew
             return [(target, piece) for target in found]
-        return [(target, _opened(piece, rows)) for target, rows in found.items()]
+        return [(target, opened(piece, rows)) for target, rows in found.items()]
 
     def _transformed(self, piece: Piece, chain: TopicChain) -> tuple[list[ConnectRecord], bool]:
         """What the transforms keep; and whether that is every record, as it was but for its topic."""
@@ -95,15 +96,34 @@ class Routing:
                 part.append(row)
         if len(found) == 1:
             return [((topic, place), piece) for place in found]
-        return [((topic, place), _opened(piece, part)) for place, part in found.items()]
+        return [((topic, place), opened(piece, part)) for place, part in found.items()]
 
-    def only(self, target: TopicPartition) -> Callable[[Piece], Piece | None]:
-        """What one target gets of a piece; None if nothing."""
+    def only(self, target: TopicPartition) -> Callable[[Sequence[Piece]], list[Piece]]:
+        """What one target gets of some pieces."""
 
-        def part(piece: Piece) -> Piece | None:
-            return next((found for key, found in self.split(piece) if key == target), None)
+        def parts(pieces: Sequence[Piece]) -> list[Piece]:
+            return [found for part in self.splits(pieces) for key, found in part if key == target]
 
-        return part
+        return parts
+
+    def splits(self, pieces: Sequence[Piece]) -> Iterator[Parts]:
+        """The records of several pieces that follow each other."""
+        return map(self.split, pieces)
+
+
+class Routings:
+    """Who knows how a shape is carried out. A query takes more than there is here: somebody who has it makes those routings."""
+
+    def __init__(self, queried: Callable[[PartitionPlan, Shape], Routing] | None = None) -> None:
+        self._queried = queried
+
+    def of(self, plan: PartitionPlan, shape: Shape) -> Routing:
+        """QueryRefused (a ConfigError) if its query cannot be run."""
+        if shape.query is None:
+            return Routing(plan, shape)
+        if self._queried is None:
+            raise SparkError(f"{plan}: its records pass through a query, and nobody runs it.")
+        return self._queried(plan, shape)
 
 
 def after(piece: Piece, offset: int) -> Piece | None:
@@ -117,10 +137,10 @@ def after(piece: Piece, offset: int) -> Piece | None:
         for place, row in piece.records_with_offsets()
         if place > offset
     ]
-    return _opened(piece, rows)
+    return opened(piece, rows)
 
 
-def _opened(piece: Piece, rows: Sequence[Record]) -> Piece:
+def opened(piece: Piece, rows: Sequence[Record]) -> Piece:
     """A piece of these records, to be written anew; its share of the bytes tells how large it is, the header all the rest."""
     body = max(0, len(piece.view) - HEADER_SIZE)
     view = piece.view[: HEADER_SIZE + body * len(rows) // piece.count]

@@ -13,8 +13,10 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.transforms.chain import TransformChain
 
 from .plan import CopySettings, PartitionPlan
+from .query.terms import KEYS, QueryTerms
 
 _PLACES = "target.partitions"
+_WIDTH = "transform.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,39 +27,51 @@ class Shape:
     """The transforms that touch them."""
     places: int = 0
     """The number of partitions of the target on which records are placed by their keys; 0: they stay in their own."""
+    query: QueryTerms | None = None
+    """What they pass through behind the transforms."""
+    width: int = 0
+    """The number of partitions on which records are placed that the query gives none."""
 
     @classmethod
     def of(cls, part: PartitionPlan, settings: CopySettings) -> Shape:
         """What is to be done by the plan."""
         chain = settings.transforms
         touches = chain is not None and chain.on(part.remote) is not None
-        return cls(chain if touches else None, part.places)
+        asked = settings.query is not None and part.queried
+        return cls(
+            chain if touches else None,
+            part.places,
+            settings.query.terms if settings.query is not None and asked else None,
+            part.width if asked else 0,
+        )
 
     @classmethod
     def read(cls, text: str) -> Shape:
         """The shape whose `text` this is; ConfigError if it cannot be read."""
-        places = 0
         try:
             fields: dict[str, Any] = dict(json.loads(text))
-            if _PLACES in fields:
-                places = int(fields.pop(_PLACES))
-                text = _joined(fields)
+            places, width = int(fields.pop(_PLACES, 0)), int(fields.pop(_WIDTH, 0))
+            query = QueryTerms.read(fields)
+            text = _joined({name: fields[name] for name in fields if name not in KEYS})
         except (ValueError, TypeError) as error:
             raise ConfigError(f"A recorded chain of transforms cannot be read: {error}.") from None
-        return cls(TransformChain.read(text), places)
+        return cls(TransformChain.read(text), places, query, width)
 
     @property
     def is_plain(self) -> bool:
         """Whether records stay as and where they are, so that whole batches are copied."""
-        return self.chain is None and not self.places
+        return self.chain is None and not self.places and self.query is None
 
     @property
     def text(self) -> str | None:
         """What a position keeps of it; None if it is plain."""
         chain = None if self.chain is None else self.chain.text
-        if not self.places:
-            return chain
-        return _joined({**json.loads(chain or "{}"), _PLACES: str(self.places)})
+        own: dict[str, str] = {}
+        if self.places:
+            own[_PLACES] = str(self.places)
+        if self.query is not None:
+            own |= {**self.query.fields, _WIDTH: str(self.width)}
+        return _joined({**json.loads(chain or "{}"), **own}) if own else chain
 
 
 def _joined(fields: dict[str, Any]) -> str:

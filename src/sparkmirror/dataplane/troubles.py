@@ -32,6 +32,7 @@ from .record_path import RecordCopy
 from .record_resume import RecordResumer
 from .reporting import Reporter, Standing
 from .resume import Outcome
+from .routing import Routings
 from .sending import Sender
 
 log = logging.getLogger(__name__)
@@ -79,13 +80,16 @@ class Troubles:
         store: PositionStore,
         reporter: Reporter,
         fitting: Callable[[PartitionCopy, Position], PartitionCopy],
+        routings: Routings,
     ) -> None:
         self._plan = plan
         self._ends = ends
         self._store = store
         self._reporter = reporter
         self._fitting = fitting
-        self._resumer = RecordResumer(ends.source, ends.target, store, plan.settings, plan.stamp)
+        self._resumer = RecordResumer(
+            ends.source, ends.target, store, plan.settings, plan.stamp, routings=routings
+        )
         self._opener = TargetOpener(ends.source, ends.target, store, plan.settings, self._resumer)
         self._troubled: dict[PartitionCopy, float] = {}
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}

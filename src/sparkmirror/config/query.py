@@ -1,0 +1,189 @@
+"""The query of a flow: the keys `transform.*` and those for bad records come in, typed settings go out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from sparkmirror.config.keys import Importance, Key, KeyType, Problem, Values, parse
+from sparkmirror.config.validators import Between, OneOf
+from sparkmirror.errors import ConfigError
+from sparkmirror.policy.filters import compile_java_patterns
+
+SQL, SQL_FILE, TOPICS = "transform.sql", "transform.sql.file", "transform.topics"
+FUNCTIONS = "transform.functions"
+
+
+def _key(name: str, kind: KeyType, default: str | None, doc: str, check: object = None) -> Key:
+    return Key(
+        name=name,
+        type=kind,
+        default=default,
+        doc=f"Ours. {doc}",
+        display_name=name,
+        importance=Importance.MEDIUM,
+        validator=check,  # type: ignore[arg-type]
+        hidden=True,  # MirrorMaker 2 does not have it
+    )
+
+
+QUERY_KEYS: tuple[Key, ...] = (
+    _key(
+        SQL,
+        KeyType.STRING,
+        None,
+        "A query of Spark SQL, SELECT ... FROM records WHERE ..., that records pass through on their way. What it returns is "
+        "written; columns that it leaves out stay as they are.",
+    ),
+    _key(SQL_FILE, KeyType.STRING, None, "A file that holds the query."),
+    _key(
+        TOPICS,
+        KeyType.LIST,
+        ".*",
+        "The source topics whose records pass through the query: names or Java regular expressions. Others are copied as they "
+        "are.",
+    ),
+    _key(
+        FUNCTIONS,
+        KeyType.LIST,
+        "",
+        "Functions in Python that the query may call, package.module:name each.",
+    ),
+    _key(
+        "transform.interval.ms",
+        KeyType.LONG,
+        "300",
+        "How long records are gathered before the query is run on them, unless there are more than one run takes.",
+        Between(low=0, high=60_000),
+    ),
+    _key(
+        "transform.timeout.ms",
+        KeyType.LONG,
+        "60000",
+        "How long one run of the query may take before it is given up.",
+        Between(low=100),
+    ),
+    _key(
+        "transform.memory.mb",
+        KeyType.INT,
+        "512",
+        "How much memory the functions of the query may take in a Python worker.",
+        Between(low=16),
+    ),
+    _key(
+        "transform.nondeterministic",
+        KeyType.STRING,
+        "refuse",
+        "Whether the query may give another answer to the same record (rand, uuid, current_timestamp). With allow, records may "
+        "come twice after a failure.",
+        OneOf(("refuse", "allow")),
+    ),
+    _key(
+        "errors.deadletterqueue.topic.name",
+        KeyType.STRING,
+        "",
+        "The topic on the target for records on which the query fails, with errors.tolerance=all; empty: none.",
+    ),
+    _key(
+        "errors.deadletterqueue.topic.replication.factor",
+        KeyType.SHORT,
+        "3",
+        "Replication factor of that topic, if it has to be created.",
+    ),
+    _key(
+        "errors.deadletterqueue.context.headers.enable",
+        KeyType.BOOLEAN,
+        "false",
+        "Whether records in that topic tell in headers where they come from and what was wrong.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryConfig:
+    """The query of one flow."""
+
+    sql: str
+    topics: tuple[str, ...]
+    functions: tuple[str, ...]
+    interval_ms: int
+    timeout_ms: int
+    memory_mb: int
+    may_vary: bool
+    dead_letters: str
+    dead_letters_factor: int
+    dead_letters_factor_explicit: bool
+    with_context: bool
+    _pattern: re.Pattern[str] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, props: Mapping[str, str]) -> Self | None:
+        """The query of a connector's config; None if it has none. ConfigError for a file that cannot be read."""
+        values = parse(QUERY_KEYS, props)
+        sql = _sql(props)
+        if sql is None:
+            return None
+        topics = values.items_of(TOPICS)
+        return cls(
+            sql=sql,
+            topics=topics,
+            functions=values.items_of(FUNCTIONS),
+            interval_ms=values.integer("transform.interval.ms"),
+            timeout_ms=values.integer("transform.timeout.ms"),
+            memory_mb=values.integer("transform.memory.mb"),
+            may_vary=values.text("transform.nondeterministic") == "allow",
+            dead_letters=values.text("errors.deadletterqueue.topic.name").strip(),
+            dead_letters_factor=_factor(values),
+            dead_letters_factor_explicit=(
+                "errors.deadletterqueue.topic.replication.factor" in values.given
+            ),
+            with_context=values.boolean("errors.deadletterqueue.context.headers.enable"),
+            _pattern=compile_java_patterns(topics, TOPICS),
+        )
+
+    def asks(self, topic: str) -> bool:
+        """Whether the records of a source topic pass through it."""
+        return self._pattern.fullmatch(topic) is not None
+
+
+def _factor(values: Values) -> int:
+    return values.integer("errors.deadletterqueue.topic.replication.factor")
+
+
+def _sql(props: Mapping[str, str]) -> str | None:
+    given = (props.get(SQL) or "").strip()
+    file = (props.get(SQL_FILE) or "").strip()
+    if given:
+        return given.rstrip(";").rstrip()
+    if not file:
+        return None
+    try:
+        text = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{SQL_FILE}={file} cannot be read: {error}.",
+            "The file must be there on every worker that runs the connector.",
+        ) from error
+    if not text:
+        raise ConfigError(f"{SQL_FILE}={file} is empty.", "Write the query into it.")
+    return text.rstrip(";").rstrip()
+
+
+def query_problems(props: Mapping[str, str]) -> list[Problem]:
+    """What is wrong with the keys of a query beyond what each may hold by itself."""
+    if (props.get(SQL) or "").strip() and (props.get(SQL_FILE) or "").strip():
+        return [Problem(SQL_FILE, f"Both {SQL} and {SQL_FILE} are given; only one can be.")]
+    found = []
+    try:
+        _sql(props)
+    except ConfigError as error:
+        found.append(Problem(SQL_FILE, str(error)))
+    items = [item.strip() for item in (props.get(TOPICS) or ".*").split(",")]
+    try:
+        compile_java_patterns(items, TOPICS)
+    except ConfigError as error:
+        found.append(Problem(TOPICS, str(error)))
+    return found

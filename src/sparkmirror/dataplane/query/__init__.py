@@ -1,0 +1,1 @@
+"""Records through a query of Spark SQL."""

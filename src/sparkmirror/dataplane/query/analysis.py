@@ -1,0 +1,324 @@
+"""What Spark makes of a query: SQL in; a plan that carries every record's number, and what it needs and gives, out.
+
+A query must work record by record, so that its answer is the same whoever asks and in whatever portions: its plan may only choose
+columns and rows of the view `records`. Spark's own optimizer first takes out what is only a way of writing (sub-selects, WITH).
+Then each projection on the way from `records` to the result gets the columns to carry that the query left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, transform
+from pyspark.sql.functions import struct as struct_of
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegralType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from sparkmirror.errors import QueryRefused
+
+from .columns import GIVEN, NUMBER, TYPES, VIEW
+
+_REASONS = {
+    "Aggregate": "it aggregates",
+    "Deduplicate": "it compares records with each other (DISTINCT)",
+    "Distinct": "it compares records with each other (DISTINCT)",
+    "Expand": "it aggregates",
+    "Except": "it compares records with each other (EXCEPT)",
+    "Generate": "it makes several records of one (explode, LATERAL VIEW)",
+    "GlobalLimit": "it counts records (LIMIT)",
+    "Intersect": "it compares records with each other (INTERSECT)",
+    "Join": "it joins",
+    "LateralJoin": "it joins",
+    "LocalLimit": "it counts records (LIMIT)",
+    "Offset": "it counts records (OFFSET)",
+    "Repartition": "it moves records between partitions",
+    "RepartitionByExpression": "it moves records between partitions",
+    "Sample": "it picks records by chance (TABLESAMPLE)",
+    "Sort": "it sorts",
+    "Tail": "it counts records",
+    "Union": "it puts several results together (UNION)",
+    "Window": "it looks at several records at once (OVER)",
+}
+_RULE = (
+    "A query works record by record: SELECT what it is to be FROM records WHERE it is to be kept."
+)
+_NOW = {"CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now"}
+_PASSING = {"Project", "Filter", "SubqueryAlias", "View", "ArrowEvalPython", "BatchEvalPython"}
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A query that can be run."""
+
+    frame: DataFrame
+    """The number of every record that is kept, and the columns that the query gives anew."""
+    needs: frozenset[str]
+    gives: frozenset[str]
+    varies: str
+    """The function that gives another answer each time; empty if there is none."""
+    is_dated: bool
+    """Whether it asks for the time, which Spark puts in when it plans."""
+
+
+def analyse(session: SparkSession, sql: str, source: DataFrame) -> Analysed:
+    """Look at a query over `source`, which has the columns of the view and the number; QueryRefused if it cannot be run."""
+    source.select(*TYPES).createOrReplaceTempView(VIEW)
+    result = _parsed(session, sql)
+    varies, is_dated = _varying(result._jdf.queryExecution().analyzed())
+    _check_subqueries(result._jdf.queryExecution().analyzed())
+    leaf = source._jdf.queryExecution().analyzed()
+    plan = result._jdf.queryExecution().optimizedPlan()
+    attributes = {a.name(): a for a in _seq(leaf.output())}
+    outputs = _seq(plan.output())
+    if len(outputs) != len(result.schema.fields):
+        raise QueryRefused("The query gives other columns than it says.", _RULE)
+    if _is_empty(plan):
+        frame = source.where("false").select(NUMBER)
+        return Analysed(frame, frozenset(), frozenset(), varies, is_dated)
+    chosen = _chosen(result.schema)
+    number = attributes[NUMBER]
+    carried = _Carrying(session, leaf, [number]).through(plan)
+    places = {a.exprId().id(): f"c{index}" for index, a in enumerate(outputs)}
+    names = [
+        NUMBER if a.exprId().id() == number.exprId().id() else places[a.exprId().id()]
+        for a in _seq(carried.output())
+    ]
+    frame = _dataset(session, carried).toDF(*names)
+    changed = {
+        name: index
+        for name, index in chosen.items()
+        if outputs[index].exprId().id() != attributes[name].exprId().id()
+    }
+    columns = [
+        _fitted(name, result.schema.fields[index].dataType, f"c{index}")
+        for name, index in changed.items()
+    ]
+    frame = frame.select(NUMBER, *columns)
+    needs = _needed(frame._jdf.queryExecution().optimizedPlan(), leaf) - {NUMBER}
+    return Analysed(frame, frozenset(needs), frozenset(changed), varies, is_dated)
+
+
+def _parsed(session: SparkSession, sql: str) -> DataFrame:
+    """The query as Spark understands it. Commands are no queries, and are not run."""
+    try:
+        session._jsparkSession.sessionState().sqlParser().parseQuery(sql)
+        return session.sql(sql)
+    except PySparkException as error:
+        raise QueryRefused(said_by_spark(error)) from error
+    except Py4JJavaError as error:
+        raise QueryRefused(str(error.java_exception).strip()) from error
+
+
+def said_by_spark(error: PySparkException) -> str:
+    """What Spark says of a query, with line and position, without its plan and where in its own code that was."""
+    text = str(error).split("\n\nJVM stacktrace:")[0]
+    lines = text.split(";\n")[0].rstrip()
+    return lines
+
+
+def _chosen(schema: StructType) -> dict[str, int]:
+    """Which column of the result is which of a record; of two with one name the last counts, as in `SELECT *, … AS value`."""
+    found: dict[str, int] = {}
+    for index, each in enumerate(schema.fields):
+        name = each.name.lower()
+        if name in GIVEN:
+            found[name] = index
+        elif name != "offset":
+            raise QueryRefused(
+                f"The query gives a column {each.name!r}, which a record does not have.",
+                f"Name the columns {', '.join(GIVEN)}; those that are left out stay as they are.",
+            )
+    if "value" not in found:
+        raise QueryRefused(
+            "The query gives no column value.", "Add value, or * for all columns as they are."
+        )
+    for name, index in found.items():
+        _check_type(name, schema.fields[index].dataType)
+    return found
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    fits = isinstance(kind, NullType)
+    match name:
+        case "topic":
+            fits = isinstance(kind, StringType)
+        case "partition":
+            fits |= isinstance(kind, IntegralType)
+        case "timestamp":
+            fits |= isinstance(kind, TimestampType)
+        case "key" | "value":
+            fits |= isinstance(kind, (BinaryType, StringType))
+        case _:
+            fits |= isinstance(kind, ArrayType) and _is_header(kind.elementType)
+    if not fits:
+        raise QueryRefused(
+            f"The query gives {name} as {kind.simpleString().upper()}; it must be {_WANTED[name]}.",
+            _REMEDIES.get(name, ""),
+        )
+
+
+_WANTED = {
+    "topic": "STRING",
+    "partition": "INT",
+    "timestamp": "TIMESTAMP",
+    "key": "BINARY or STRING",
+    "value": "BINARY or STRING",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+_REMEDIES = {
+    "value": "Write to_json(...) for a structure, CAST(... AS STRING) for a number.",
+    "key": "Write to_json(...) for a structure, CAST(... AS STRING) for a number.",
+    "timestamp": "Write timestamp_millis(...) for a number of milliseconds.",
+    "headers": "Write array_append(headers, named_struct('key', 'name', 'value', CAST('text' AS BINARY))) to add one.",
+}
+
+
+def _is_header(kind: DataType) -> bool:
+    if not isinstance(kind, StructType) or len(kind.fields) != 2:
+        return False
+    name, value = kind.fields
+    return isinstance(name.dataType, StringType) and isinstance(
+        value.dataType, (BinaryType, StringType, NullType)
+    )
+
+
+def _fitted(name: str, kind: DataType, column: str) -> Any:
+    """A column of the result in the type that a record has there."""
+    if name == "headers" and isinstance(kind, ArrayType):
+        assert isinstance(kind.elementType, StructType)  # noqa: S101 - was looked at before
+        first, second = kind.elementType.names
+
+        def header(each: Any) -> Any:
+            value = each[second].cast("binary")
+            return struct_of(each[first].alias("key"), value.alias("value"))
+
+        return transform(col(column), header).alias(name)
+    return col(column).cast(TYPES[name]).alias(name)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+def _seq(items: Any) -> list[Any]:
+    return [items.apply(index) for index in range(items.size())]
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _seq(plan.children()):
+        yield from _nodes(child)
+    for child in _seq(plan.innerChildren()):
+        if hasattr(child, "nodeName"):
+            yield from _nodes(child)
+
+
+def _expressions(plan: Any) -> Iterator[Any]:
+    todo = [e for node in _nodes(plan) for e in _seq(node.expressions())]
+    while todo:
+        each = todo.pop()
+        yield each
+        todo += _seq(each.children())
+
+
+def _class(thing: Any) -> str:
+    return str(thing.getClass().getSimpleName()).rstrip("$")
+
+
+def _varying(plan: Any) -> tuple[str, bool]:
+    """The function of a query that does not give the same answer twice; and whether it is one that asks for the time."""
+    for each in _expressions(plan):
+        kind = _class(each)
+        if kind in _NOW:
+            return str(each.prettyName()), True
+        if not each.deterministic() and all(c.deterministic() for c in _seq(each.children())):
+            return str(each.name() if kind == "PythonUDF" else each.prettyName()), False
+    return "", False
+
+
+def _check_subqueries(plan: Any) -> None:
+    for each in _expressions(plan):
+        if _class(each) in (
+            "ScalarSubquery",
+            "Exists",
+            "InSubquery",
+            "ListQuery",
+            "LateralSubquery",
+        ):
+            raise QueryRefused(
+                "The query cannot be run: it asks another query for every record (a sub-select in an expression).",
+                _RULE,
+            )
+
+
+def _is_empty(plan: Any) -> bool:
+    """Whether Spark has found out that no record is ever kept."""
+    return _class(plan) == "LocalRelation" and not _seq(plan.data())
+
+
+class _Carrying:
+    """Makes a plan carry columns of its leaf from there to the result."""
+
+    def __init__(self, session: SparkSession, leaf: Any, columns: list[Any]) -> None:
+        self._jvm: Any = session._jvm
+        self._leaf = leaf
+        self._columns = columns
+
+    def through(self, plan: Any) -> Any:
+        """The same plan with the columns behind its own; QueryRefused where a record would not stay one."""
+        kind = _class(plan)
+        if plan.sameResult(self._leaf) and kind == _class(self._leaf):
+            return plan
+        if kind not in _PASSING:
+            reason = _REASONS.get(kind, f"Spark plans it with {kind}")
+            raise QueryRefused(f"The query cannot be run: {reason}.", _RULE)
+        children = [self.through(child) for child in _seq(plan.children())]
+        if kind == "Project":
+            own = _seq(plan.projectList())
+            ids = {each.exprId().id() for each in own}
+            own += [c for c in self._columns if c.exprId().id() not in ids]
+            logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+            return logical.Project(self._to_seq(own), children[0])
+        return plan.withNewChildren(self._to_seq(children))
+
+    def _to_seq(self, items: list[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(items)
+
+
+def _dataset(session: SparkSession, plan: Any) -> DataFrame:
+    jvm: Any = session._jvm
+    made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
+    return DataFrame(made, session)
+
+
+def _needed(plan: Any, leaf: Any) -> set[str]:
+    """The columns of the leaf that a plan looks at."""
+    names = {a.exprId().id(): a.name() for a in _seq(leaf.output())}
+    found: set[str] = set()
+    for node in _nodes(plan):
+        if _class(node) == _class(leaf):
+            continue
+        for each in _expressions_of(node):
+            if _class(each) == "AttributeReference" and each.exprId().id() in names:
+                found.add(names[each.exprId().id()])
+    return found
+
+
+def _expressions_of(node: Any) -> Iterator[Any]:
+    todo = _seq(node.expressions())
+    while todo:
+        each = todo.pop()
+        yield each
+        todo += _seq(each.children())

@@ -1,0 +1,63 @@
+"""What a query sees and gives: the columns of the view `records`, their types in Spark and in Arrow, and a record's number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+VIEW: Final = "records"
+NUMBER: Final = "__record"
+"""A column that no query sees: who gave the record out, in which slice, and which of its rows it is."""
+TYPES: Final = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+GIVEN: Final = ("topic", "partition", "timestamp", "key", "value", "headers")
+"""What a query may give; `offset` is the source's, and stays so."""
+NUMBERED: Final = f"`{NUMBER}` bigint, " + ", ".join(f"`{n}` {t}" for n, t in TYPES.items())
+
+_ROW_BITS = 20
+_SLICE_BITS = 27
+MOST_ROWS: Final = 1 << _ROW_BITS
+_ROW = MOST_ROWS - 1
+_SLICE = (1 << _SLICE_BITS) - 1
+
+
+def first_number(desk: int, piece: int) -> int:
+    """The number of the first row of a slice; the others follow."""
+    return desk << (_ROW_BITS + _SLICE_BITS) | (piece & _SLICE) << _ROW_BITS
+
+
+def desk_of(number: int) -> int:
+    return number >> (_ROW_BITS + _SLICE_BITS)
+
+
+def slice_of(number: int) -> int:
+    return number >> _ROW_BITS & _SLICE
+
+
+def row_of(number: int) -> int:
+    return number & _ROW
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known of a query that was looked at: which columns it needs, and which it gives anew."""
+
+    number: int
+    needs: frozenset[str]
+    gives: frozenset[str]
+    """Of `GIVEN`, those that may differ from the record's own."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"query": self.number, "needs": sorted(self.needs), "gives": sorted(self.gives)}
+
+    @classmethod
+    def read(cls, fields: dict[str, Any]) -> Self:
+        return cls(fields["query"], frozenset(fields["needs"]), frozenset(fields["gives"]))

@@ -1,0 +1,129 @@
+"""The two ends of a query in a Spark task: slices from copy tasks in, Arrow for Spark out; and what came out back to them.
+
+Both run in Python workers that serve one job after the other, and keep their connections between them. What a job is about (which
+copy tasks have records, how it is called) is told by a local property of the job, so that its plan can be made once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sparkmirror.errors import SparkError
+
+from .columns import NUMBER, desk_of
+from .frames import Call, Door, Kind, Message, frame, said
+from .slices import SCHEMA
+
+ORDER = "sparkmirror.query.token"
+"""The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
+
+_MOST_CALLS = 64
+_calls: dict[Door, Call] = {}
+
+
+class Order:
+    """What one job is about."""
+
+    def __init__(self, text: str) -> None:
+        fields = json.loads(text)
+        self.job: int = fields["job"]
+        self.query: int = fields["query"]
+        self.limit: int = fields["limit"]
+        self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
+
+    @classmethod
+    def of_task(cls) -> Order:
+        context = TaskContext.get()
+        text = None if context is None else context.getLocalProperty(ORDER)
+        if context is None or text is None:
+            raise SparkError("A step of a query was run without an order.")
+        if context.attemptNumber() > 0:
+            # What the first attempt has taken is not given out twice in one job.
+            raise SparkError("A step of a query was lost; the job is run again as a whole.")
+        return cls(text)
+
+
+def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """The first step: slices from all copy tasks, up to a limit. Its rows say nothing, but that there is a task."""
+    for _ in batches:
+        pass
+    order = Order.of_task()
+    context = TaskContext.get()
+    numbers = list(order.doors)
+    begin = (context.partitionId() if context else 0) % max(1, len(numbers))
+    left = order.limit
+    for number in numbers[begin:] + numbers[:begin]:
+        door = order.doors[number]
+        while left > 0:
+            message = _answer(door, said(Kind.TAKE, job=order.job, query=order.query))
+            if message.kind is Kind.NOTHING:
+                break
+            left -= len(message.payload)
+            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), SCHEMA)
+
+
+def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The last step: what the query gave, to the copy tasks that it came from. Gives one row: how many records there were."""
+    order: Order | None = None
+    told: set[Door] = set()
+    count = 0
+    for batch in batches:
+        order = order or Order.of_task()
+        for number, part in by_desk(batch):
+            door = order.doors[number]
+            if door not in told:
+                told.add(door)
+                schema = bytes(memoryview(batch.schema.serialize())).hex()
+                _say(door, said(Kind.SCHEMA, job=order.job, schema=schema))
+            _say(door, frame(Kind.RESULT, memoryview(part.serialize())))
+        count += batch.num_rows
+    for door in told:
+        _answer(door, said(Kind.END, job=order.job if order else 0))
+    yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
+
+
+def by_desk(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """A batch cut where the copy task changes: a step takes from one after the other."""
+    numbers = batch.column(NUMBER)
+    start, count = 0, batch.num_rows
+    while start < count:
+        desk = desk_of(numbers[start].as_py())
+        low, high = start, count
+        while high - low > 1:  # the last that is of the same
+            middle = (low + high) // 2
+            if desk_of(numbers[middle].as_py()) == desk:
+                low = middle
+            else:
+                high = middle
+        yield desk, batch.slice(start, high - start)
+        start = high
+
+
+def _say(door: Door, data: bytes) -> Call:
+    """Say something to a copy task, over the connection that there is, or a new one."""
+    call = _calls.get(door)
+    if call is None:
+        while len(_calls) >= _MOST_CALLS:
+            _calls.pop(next(iter(_calls))).close()
+        call = _calls[door] = Call.to(door)
+    try:
+        call.send(data)
+    except SparkError:
+        _calls.pop(door).close()
+        raise
+    return call
+
+
+def _answer(door: Door, data: bytes) -> Message:
+    """What a copy task says to that."""
+    call = _say(door, data)
+    try:
+        return call.receive()
+    except SparkError:
+        _calls.pop(door).close()
+        raise
