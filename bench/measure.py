@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bench.topics import QUIET
@@ -217,3 +217,27 @@ def wait_for_total(
             progress(total)
             next_progress += 5
         time.sleep(every)
+
+
+def holding(bootstrap: str, topic: str, records: int, part: bytes) -> int:
+    """How many of a topic's records have these bytes in their values."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "holding",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **QUIET,
+        }
+    )
+    found = seen = 0
+    consumer.subscribe([topic])
+    try:
+        while seen < records:
+            for message in consumer.consume(10_000, 1.0):
+                if message.error() is None:
+                    seen += 1
+                    found += part in (message.value() or b"")
+    finally:
+        consumer.close()
+    return found

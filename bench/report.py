@@ -43,7 +43,8 @@ def row_of(workload: str, metric: str, values: Mapping[str, Outcome], bar: Bar |
         return Row(workload, metric, mm2, ours, ratio, "", None)
     # A bar that could not be measured because a replicator failed does not hold.
     failed = any(outcome.failure for outcome in values.values())
-    holds = bar.holds(ratio) if ratio is not None else (False if failed else None)
+    value = ours if bar.absolute else ratio
+    holds = bar.holds(value) if value is not None else (False if failed else None)
     return Row(workload, metric, mm2, ours, ratio, f"{bar.bound} {bar.ratio:g}", holds)
 
 

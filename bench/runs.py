@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from bench import workloads as w
 from bench.ages import Route, ages, floors, spell
 from bench.latency import percentile
-from bench.measure import EndOffsets, wait_for_total
+from bench.measure import EndOffsets, holding, wait_for_total
 from bench.peers import Flow, Peer, Replicator, replicator
 from bench.stage import Stage, await_exit, python_module
 from bench.topics import create_topics
@@ -34,6 +34,8 @@ class Source:
     topics: Mapping[str, int]
     records: int
     about: str = ""
+    kept: int = 0
+    """How many of them a flow with a query writes."""
 
 
 @dataclass(slots=True)
@@ -50,7 +52,18 @@ def prepare(stage: Stage, workload: w.Workload) -> Source:
         records = stage.filler.fill(workload)
         size = stage.filler.warm_page_cache(workload.topic)
         about = f"{records} records, {size / MB:.0f} MB on disk, {workload.fill}"
-        return Source({workload.topic: workload.partitions}, records, about)
+        kept = records
+        if workload.dropped:
+            kept -= holding(stage.source.bootstrap, workload.topic, records, workload.dropped)
+            about += f", {records - kept} of them to be dropped"
+        return Source({workload.topic: workload.partitions}, records, about, kept)
+    if isinstance(workload, w.Beside):
+        parts = workload.filling()
+        counts = [stage.filler.fill(part) for part in parts]
+        for part in parts:
+            stage.filler.warm_page_cache(part.topic)
+        topics = {part.topic: part.partitions for part in parts}
+        return Source(topics, sum(counts[:-1]), f"{sum(counts)} records in {len(parts)} topics")
     if isinstance(workload, w.Idle):
         topics = {f"w10-{n:02d}": workload.partitions for n in range(workload.topics)}
     else:
@@ -78,6 +91,8 @@ def run(stage: Stage, workload: w.Workload, source: Source, peer: Peer) -> Metri
     try:
         if isinstance(workload, w.Throughput):
             return throughput(stage, workload, source, peer)
+        if isinstance(workload, w.Beside):
+            return beside(stage, workload, source, peer)
         if isinstance(workload, w.Latency):
             return latency(stage, workload, source, peer)
         if isinstance(workload, w.Idle):
@@ -106,22 +121,24 @@ def flow_of(
 
 def throughput(stage: Stage, workload: w.Throughput, source: Source, peer: Peer) -> Metrics:
     flow, offsets, _ = flow_of(stage, workload.name, source, peer, far=workload.far)
+    expected = source.records if peer.name == "mm2" else source.kept
     with replicator(peer, flow, stage.directory) as running:
         first = wait_for_total(offsets, 1, seconds=START_SECONDS, check=running.check)
         begin, cpu = time.monotonic(), running.tree.cpu_seconds()
         wait_for_total(
             offsets,
-            source.records,
+            expected,
             seconds=COPY_SECONDS,
             check=running.check,
-            progress=lambda total: stage.say(f"{peer.name}: {total} of {source.records}"),
+            progress=lambda total: stage.say(f"{peer.name}: {total} of {expected}"),
         )
         end, cpu_end = time.monotonic(), running.tree.cpu_seconds()
         memory = running.tree.memory(begin, end)
         time.sleep(EXCESS_SECONDS)
-        refuse_excess(offsets.total(), source.records, peer)
-    # The records that were there at the first look are not counted, nor is the time before it.
-    records = max(1, source.records - first)
+        refuse_excess(offsets.total(), expected, peer)
+    # The records that were there at the first look are not counted, nor is the time before it. What a query drops counts as
+    # what it keeps.
+    records = max(1, (expected - first) * source.records // expected)
     seconds = max(end - begin, 1e-3)
     size = records * workload.record_size
     return {
@@ -133,6 +150,32 @@ def throughput(stage: Stage, workload: w.Throughput, source: Source, peer: Peer)
         w.PSS_PEAK: memory.peak_bytes / MB,
         w.START_S: begin - running.started,
     }
+
+
+def beside(stage: Stage, workload: w.Beside, source: Source, peer: Peer) -> Metrics:
+    """How fast the topics without a query are copied, with one beside them and without."""
+    *others, queried = source.topics
+    found: Metrics = {}
+    speeds = []
+    for suffix, sql in (("plain", ""), ("query", w.FILTER_AND_MASK)):
+        flow, _, _ = flow_of(stage, workload.name, source, peer, suffix=suffix)
+        if sql:
+            keys = {"transform.sql": sql, "transform.topics": queried}
+            flow = replace(flow, extra={f"{{source}}->target.{k}": v for k, v in keys.items()})
+        if sql and peer.name == "mm2":
+            break
+        remote = {f"{flow.alias}.{topic}": source.topics[topic] for topic in others}
+        offsets = EndOffsets(stage.target.bootstrap, remote)
+        with replicator(peer, flow, stage.directory) as running:
+            first = wait_for_total(offsets, 1, seconds=START_SECONDS, check=running.check)
+            begin = time.monotonic()
+            wait_for_total(offsets, source.records, seconds=COPY_SECONDS, check=running.check)
+            speeds.append((source.records - first) / max(time.monotonic() - begin, 1e-3))
+        found[f"records/s of {len(others)} topics, {suffix}"] = speeds[-1]
+        stage.clear_target()
+    if len(speeds) > 1:
+        found[w.BESIDE] = speeds[1] / speeds[0]
+    return found
 
 
 def refuse_excess(total: int, expected: int, peer: Peer) -> None:

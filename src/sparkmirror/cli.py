@@ -13,6 +13,7 @@ import click
 
 from sparkmirror.cli_check import check
 from sparkmirror.cli_groups import offsets, sync_group, topology
+from sparkmirror.cli_preview import preview
 from sparkmirror.config.connector_files import read_connector
 from sparkmirror.config.environment import properties_from_environment
 from sparkmirror.config.properties import read_properties
@@ -29,7 +30,7 @@ def commands() -> None:
     """Replicate Kafka topics between clusters, exactly once, on Spark."""
 
 
-for _command in (check, offsets, topology, sync_group):
+for _command in (check, preview, offsets, topology, sync_group):
     commands.add_command(_command)
 
 

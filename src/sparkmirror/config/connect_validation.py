@@ -14,7 +14,12 @@ from typing import Any
 
 from sparkmirror.config.clients import Kind
 from sparkmirror.config.config_values import ConfigValue, Entry, Properties, evaluate
-from sparkmirror.config.connector_rules import connector_problems, find_class, framework_problems
+from sparkmirror.config.connector_rules import (
+    QueryCheck,
+    connector_problems,
+    find_class,
+    framework_problems,
+)
 from sparkmirror.config.converters import converter_entries, with_visibility
 from sparkmirror.config.definitions import CONNECTOR_KEYS, SOURCE_CONNECTOR_KEYS
 from sparkmirror.config.java_order import hash_order
@@ -35,20 +40,24 @@ _VERSION = "connector.plugin.version"
 _NULL = "Null value can not be supplied as the configuration value."
 
 
-def validate(props: Properties, worker: WorkerConfig) -> dict[str, Any]:
-    """The answer to a request to validate `props`.
+def validate(
+    props: Properties, worker: WorkerConfig, queries: QueryCheck | None = None
+) -> dict[str, Any]:
+    """The answer to a request to validate `props`. Without `queries` the query of a flow is not looked at.
 
     ConnectError (500, as Connect answers here) if `props` name no connector that exists.
     """
     try:
-        return _validate(props, worker)
+        return _validate(props, worker, queries)
     except BadRequest as error:
         raise ConnectError(error.message) from error
 
 
-def require_valid(props: Properties, worker: WorkerConfig) -> None:
+def require_valid(
+    props: Properties, worker: WorkerConfig, queries: QueryCheck | None = None
+) -> None:
     """BadRequest, with Connect's message, if `props` cannot be the config of a connector."""
-    answer = _validate(props, worker)
+    answer = _validate(props, worker, queries)
     count = answer["error_count"]
     if not count:
         return
@@ -104,7 +113,9 @@ def resolved(
     return found, problems
 
 
-def _validate(given: Properties, worker: WorkerConfig) -> dict[str, Any]:
+def _validate(
+    given: Properties, worker: WorkerConfig, queries: QueryCheck | None
+) -> dict[str, Any]:
     props, unresolved = resolved(given, worker)
     plugin = connector_plugin(props, given)
     wrong_version = _version_problem(plugin, props)
@@ -114,7 +125,7 @@ def _validate(given: Properties, worker: WorkerConfig) -> dict[str, Any]:
     framework = _framework_values(framework_keys, props, worker)
     connector = with_visibility(evaluate(plugin.keys, props, find_class))
     open_keys = {problem.key for problem in unresolved}
-    rules = connector_problems(plugin, props, worker)
+    rules = connector_problems(plugin, props, worker, queries)
     connector = _with_problems(connector, [p for p in rules if p.key not in open_keys])
     connector = _with_nulls(connector, [n for n, v in connector.items() if not v.errors], props)
     values = _with_problems(framework | connector, unresolved)

@@ -7,7 +7,7 @@ what would be refused when the connector starts is refused here already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkmirror.config.config_values import ConfigValue, Properties
 from sparkmirror.config.converters import PARTS, converter_problems
@@ -15,6 +15,7 @@ from sparkmirror.config.keys import Problem, check, class_not_found, java_trim, 
 from sparkmirror.config.keys_mirror import CHECKPOINT_ONLY_KEYS, TARGET_PARTITIONS_KEY
 from sparkmirror.config.keys_worker import RESTART_KEYS
 from sparkmirror.config.plugins import Plugin, full_class_name
+from sparkmirror.config.query import QUERY_KEYS, SQL, SQL_FILE, QueryConfig
 from sparkmirror.config.source import source_config_problems
 from sparkmirror.config.stages import stage_problems
 from sparkmirror.config.timers import zero_problem
@@ -38,6 +39,10 @@ _PATTERNS = {
 _REFRESH = "refresh.groups"
 _REFRESH_KEYS = tuple(key for key in CHECKPOINT_ONLY_KEYS if key.name.startswith(_REFRESH))
 _CONVERTERS = tuple(f"{part}.converter" for part in PARTS)
+_QUERY_KEYS = frozenset(key.name for key in QUERY_KEYS)
+
+QueryCheck = Callable[[QueryConfig], Iterable[Problem]]
+"""What Spark says of a query, which nobody here can ask; problems with the query itself are on `transform.sql`."""
 
 
 def find_class(key: str, text: str) -> str:
@@ -64,8 +69,10 @@ def framework_problems(
     return problems
 
 
-def connector_problems(plugin: Plugin, props: Properties, worker: WorkerConfig) -> list[Problem]:
-    """What the connector says, and what this program cannot do."""
+def connector_problems(
+    plugin: Plugin, props: Properties, worker: WorkerConfig, queries: QueryCheck | None = None
+) -> list[Problem]:
+    """What the connector says, and what this program cannot do; `queries` is asked only if there is one that can be read."""
     texts = {name: value for name, value in props.items() if value is not None}
     rules = {
         "MirrorSourceConnector": source_config_problems,
@@ -77,12 +84,30 @@ def connector_problems(plugin: Plugin, props: Properties, worker: WorkerConfig) 
         "value": worker.value_converter,
         "header": worker.header_converter,
     }
-    return [
+    found = [
         *rule(texts),
         *_policy_problems(texts),
         *_pattern_problems(_PATTERNS.get(plugin.simple_name, ()), texts),
         *converter_problems(props, converters),
         *check([key for key in RESTART_KEYS if key.name in texts], texts),
+    ]
+    if queries is not None and rule is source_config_problems:
+        found += _query_problems(texts, found, queries)
+    return found
+
+
+def _query_problems(
+    props: Mapping[str, str], known: Iterable[Problem], queries: QueryCheck
+) -> list[Problem]:
+    if any(problem.key in _QUERY_KEYS for problem in known):
+        return []  # it would be another query than the one that is meant
+    query = QueryConfig.parse(props)
+    if query is None:
+        return []
+    written = SQL if (props.get(SQL) or "").strip() else SQL_FILE
+    return [
+        Problem(written if problem.key == SQL else problem.key, problem.message)
+        for problem in queries(query)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from sparkmirror.config.checkpoint import CheckpointTaskConfig
@@ -24,7 +24,6 @@ from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapReader, WayBack
 from sparkmirror.offsets.placed_groups import PlacedGroups
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
-from sparkmirror.offsets.translator import Translator
 
 from .clients import cluster_for, record_writer
 from .connector import TaskContext
@@ -206,10 +205,28 @@ class CheckpointTask:
         return self._is_wanted(topic) and not self._naming.comes_from_target(topic)
 
     def _checkpoints(
-        self, group: str, offsets: Offsets, translator: Translator
+        self, group: str, offsets: Offsets, translator: MapReader
     ) -> Sequence[Checkpoint]:
-        found = translated(group, offsets, self._is_wanted, self._downstream, translator)
+        own = {key: offset for key, offset in offsets.items() if not translator.is_shared(*key)}
+        found = [*translated(group, own, self._is_wanted, self._downstream, translator)]
+        found += self._elsewhere(group, offsets, translator)
         return [checkpoint for checkpoint in found if self._store.is_news(checkpoint)]
+
+    def _elsewhere(
+        self, group: str, offsets: Offsets, translator: MapReader
+    ) -> Iterator[Checkpoint]:
+        """Checkpoints of partitions that a query sends records to."""
+        there = {k: o for k, o in offsets.items() if o is not None and self._is_wanted(k[0])}
+        for way in translator.elsewhere({key: offset.offset for key, offset in there.items()}):
+            committed = there[way.source]
+            yield Checkpoint(
+                group,
+                way.remote,
+                way.partition,
+                committed.offset,
+                way.offset,
+                committed.metadata,
+            )
 
     def _store_offsets(self, news: Sequence[Checkpoint]) -> None:
         """Connect's offset of each partition: always zero, so once in a task's life is enough."""

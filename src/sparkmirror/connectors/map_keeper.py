@@ -180,6 +180,8 @@ class MapKeeper:
     def _look_through(self, place: Place, ids: TopicIds, source: Stretch, target: Stretch) -> None:
         if self._settings.copy.transforms is not None or (place, target[1]) in self._tried:
             return
+        if self._settings.asks(place.topic):
+            return  # what a query has made of records is not equal to them
         self._tried.add((place, target[1]))
         target = max(target[0], target[1] - _MOST_RECORDS), target[1]
         count = 0

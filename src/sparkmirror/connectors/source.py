@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.plan import assign
 from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
@@ -97,7 +98,7 @@ class SourceConnector:
             if not patiently(self._topics.start, stopping, self._label):
                 return
             self._keep_map()
-            self._note_placed()
+            self._note()
             if self._background.ready():
                 self._context.request_task_reconfiguration()
             check_copying(self._props, self._settings.config, self._source, self._target)
@@ -163,16 +164,21 @@ class SourceConnector:
             self._map_keeper = MapKeeper(self._settings, self._topics.partitions, self._label)
             self._map_keeper.start()
 
-    def _note_placed(self) -> None:
+    def _note(self) -> None:
         topics = sorted({topic for topic, _ in self._topics.partitions()})
         places = {t: self._settings.places(t, self._source, self._target) for t in topics}
-        self._context.note(placed_note({t: count for t, count in places.items() if count}))
+        notes = (placed_note({t: n for t, n in places.items() if n}), self._query_note())
+        self._context.note(" ".join(filter(None, notes)))
+
+    def _query_note(self) -> str:
+        query = self._settings.config.query
+        return "" if query is None else query_note(query)
 
     def _look(self) -> None:
         try:
             if self._topics.refresh():
                 self._context.request_task_reconfiguration()
-            self._note_placed()
+            self._note()
             if self._deletes is not None:
                 self._deletes.look(self._topics.partitions())
             self._refusals = 0
@@ -198,6 +204,16 @@ def placed_note(places: Mapping[str, int]) -> str:
     return (
         f"Placed by key on another number of partitions: {', '.join(shown)}{others}. "
         "Group offsets of these topics are translated by time only."
+    )
+
+
+def query_note(query: QueryConfig) -> str:
+    """What there is to know of the query of a connector."""
+    if not query.may_vary:
+        return ""
+    return (
+        "Records may come twice after a failure: the query may give another answer to the same record "
+        "(transform.nondeterministic=allow)."
     )
 
 

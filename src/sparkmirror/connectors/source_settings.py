@@ -91,6 +91,7 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
             _copy_settings(config, consumer, producer, worker),
             transforms=TransformChain.parse(connector),
             query=_query(config),
+            remote_name=partial(config.policy.format_remote_topic, config.source_alias),
             replication_factor=config.replication_factor,
             may_lower_factor=not config.replication_factor_explicit,
         ),
@@ -115,8 +116,9 @@ def _query(config: SourceConfig) -> QuerySettings | None:
             query.with_context,
             config.errors_logged,
             config.errors_logged_in_full,
+            query.dead_letters_factor,
+            not query.dead_letters_factor_explicit,
         ),
-        partial(config.policy.format_remote_topic, config.source_alias),
     )
 
 

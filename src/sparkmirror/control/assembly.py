@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.config.worker import StorageTopicConfig, WorkerConfig
 from sparkmirror.config.worker_clients import worker_client
 from sparkmirror.dataplane.job import SparkSession
@@ -21,6 +22,7 @@ from .membership import GroupSettings, WorkerGroup
 from .memory_log import MemoryLog
 from .offset_store import OffsetStore
 from .operations import Operations
+from .query_check import SparkCheck
 from .solo import SoloGroup
 from .status_store import StatusStore
 from .storage_topic import Role, StorageTopicSettings
@@ -40,6 +42,8 @@ class Assembled:
 
     herder: ConnectHerder
     operations: Operations
+    queries: QueryCheck
+    """Has Spark look at queries."""
 
 
 def with_standalone_topic(config: WorkerConfig) -> WorkerConfig:
@@ -86,14 +90,19 @@ def distributed(
         herder,
     )
     herder.join(group)
-    return Assembled(herder, Operations(herder))
+    return _assembled(herder, spark)
 
 
 def standalone(config: WorkerConfig, identity: Identity, spark: SparkSession) -> Assembled:
     """A worker on its own: configs and statuses live as long as the process, positions on the cluster."""
     herder = _herder(config, identity, spark, configs=MemoryLog, statuses=MemoryLog)
     herder.join(SoloGroup(herder.shared, herder))
-    return Assembled(herder, Operations(herder))
+    return _assembled(herder, spark)
+
+
+def _assembled(herder: ConnectHerder, spark: SparkSession) -> Assembled:
+    queries = SparkCheck(spark)
+    return Assembled(herder, Operations(herder, queries=queries), queries)
 
 
 def _herder(

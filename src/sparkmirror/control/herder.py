@@ -77,10 +77,10 @@ class ConnectHerder:
         self.restarts = Restarts()
         self._news = news
         self._failed: dict[Item, str] = {}
-        self._running: set[str] = set()
-        """Connectors that were last said to be RUNNING here."""
-        self._notes: dict[str, str] = {}
-        """What connectors that run here want to be known."""
+        self._running: set[Item] = set()
+        """What was last said to be RUNNING here."""
+        self._notes: dict[Item, str] = {}
+        """What people should know of what runs here."""
         self._waits = back_off(*_RETRY_S)
         self._desired = dict(desired or {})
         self._group: Group | None = None
@@ -235,9 +235,8 @@ class ConnectHerder:
         given: list[Item] = [*connectors, *tasks]
         for item in given:  # another worker's by now
             self._failed.pop(item, None)
-            if isinstance(item, str):
-                self._notes.pop(item, None)
-                self._running.discard(item)
+            self._notes.pop(item, None)
+            self._running.discard(item)
             self.restarts.forget(item)
 
     def on_assigned(self, assignment: GroupAssignment, generation: int) -> None:
@@ -365,9 +364,19 @@ class ConnectHerder:
     def task_said(
         self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
     ) -> None:
+        (self._running.add if state is State.RUNNING else self._running.discard)(task)
+        note = self._notes.get(task, "") if state in (State.RUNNING, State.FAILED) else ""
         restarts = attempts + self.restarts.attempts(task)
-        self.statuses.put_task(task, state, error, restarts)
+        self.statuses.put_task(task, state, error, restarts, note)
         self._said(task, task.connector, state, error)
+
+    def task_noted(self, task: TaskId, text: str) -> None:
+        if self._notes.get(task, "") == text:
+            return
+        self._notes[task] = text
+        if task in self._running:
+            restarts = self.restarts.attempts(task)
+            self.statuses.put_task(task, State.RUNNING, None, restarts, text)
 
     def failures(self) -> list[str]:
         """What stands still here, and why."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sparkmirror.config.connect_validation import require_valid
+from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.errors import (
     BadRequest,
     Conflict,
@@ -48,15 +49,21 @@ T = TypeVar("T")
 
 
 class Operations:
-    """One worker's answers. May be called from any thread; `timeout` and `health_timeout` in seconds."""
+    """One worker's answers. May be called from any thread; `timeout` and `health_timeout` in seconds.
+
+    Configs are validated in the thread that calls: to look at a query may take as long as Spark takes to start, and the herder
+    does not wait for it.
+    """
 
     def __init__(
         self,
         herder: ConnectHerder,
         timeout: float = 90.0,
         health_timeout: float = 10.0,
+        queries: QueryCheck | None = None,
     ) -> None:
         self._herder = herder
+        self._queries = queries
         self._timeout = timeout
         self._health_timeout = health_timeout
 
@@ -133,7 +140,7 @@ class Operations:
         return self._ask(lambda: self._put(name, props, initial_state, may_replace=may_replace))
 
     def _valid(self, config: Mapping[str, str | None]) -> dict[str, str]:
-        require_valid(config, self._herder.config)
+        require_valid(config, self._herder.config, self._queries)
         return {key: value for key, value in config.items() if value is not None}
 
     def _put(

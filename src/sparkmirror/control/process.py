@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkmirror.config.connect_validation import require_plugin, validate
+from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.config.plugins import list_plugins, plugin_definitions
+from sparkmirror.config.query import SQL, SQL_FILE
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import SparkError, SparkMirrorError
@@ -28,8 +30,9 @@ _REST_PATIENCE_S = 2.0
 class KnownPlugins:
     """What this worker can run, for REST."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, queries: QueryCheck | None = None) -> None:
         self._config = config
+        self._queries = queries
 
     def list_plugins(self, connectors_only: bool) -> list[dict[str, Any]]:
         return list_plugins(connectors_only)
@@ -39,7 +42,7 @@ class KnownPlugins:
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> dict[str, Any]:
         require_plugin(plugin, config)
-        return validate(config, self._config)
+        return validate(config, self._config, self._queries)
 
 
 class ConnectProcess:
@@ -58,9 +61,8 @@ class ConnectProcess:
         url = self._bound.advertised_url
         self.identity = Identity(url, url.split("/")[2])
         self._assembled = self._assemble()
-        self._rest = RestServer(
-            settings, self._assembled.operations, KnownPlugins(self._config), bound=self._bound
-        )
+        plugins = KnownPlugins(self._config, self._assembled.queries)
+        self._rest = RestServer(settings, self._assembled.operations, plugins, bound=self._bound)
         self._assembled.herder.call_with(self._rest.client)
 
     def _assemble(self) -> Assembled:
@@ -90,7 +92,8 @@ class ConnectProcess:
         self._stopping.set()
 
     def _create(self, connectors: Sequence[Mapping[str, str]]) -> None:
-        for props in connectors:
+        # Those without a query first: they need not wait for Spark.
+        for props in sorted(connectors, key=lambda each: SQL in each or SQL_FILE in each):
             name = props.get("name", "")
             try:
                 self._assembled.operations.put_connector(name, props, None, may_replace=True)
@@ -103,9 +106,9 @@ class ConnectProcess:
             log.info("Created connector %s.", name)
 
 
-def start_quietly(spark: SparkSession) -> None:
+def start_quietly(spark: SparkSession, *, queries: bool = False) -> None:
     """Start Spark ahead of its first job; whoever submits that will say what is wrong, if something is."""
     try:
-        spark.start()
+        spark.start(queries=queries)
     except SparkError as error:
         log.debug("Spark could not be started ahead: %s", error)

@@ -12,19 +12,23 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import quote
 
 from sparkmirror.config.checkpoint import CheckpointConfig
 from sparkmirror.config.flows import ConnectorKind, MirrorMakerConfig, SourceAndTarget
 from sparkmirror.config.heartbeat import HeartbeatConfig
 from sparkmirror.config.providers import STANDARD_PROVIDERS
+from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.connectors.source_settings import source_settings
+from sparkmirror.connectors.source_settings import SourceSettings, source_settings
 from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.errors import ConfigError
 
 from .assembly import Assembled, distributed
 from .herder import Identity
 from .process import start_quietly
+from .query_check import SparkCheck
 from .rest.listeners import BoundListeners
 from .rest.server import InternalRestServer
 from .rest.settings import rest_settings
@@ -49,6 +53,8 @@ class MirrorMaker:
         self._pairs = config.pairs(targets)
         self._spark = SparkSession(config.spark)
         self._stopping = threading.Event()
+        self._queries: dict[SourceAndTarget, QueryConfig | None] = {}
+        """Of the flows that copy."""
         self._bound: BoundListeners | None = None
         self._rest: InternalRestServer | None = None
         settings = rest_settings(config.rest, os.environ) if config.internal_rest else None
@@ -67,7 +73,9 @@ class MirrorMaker:
         )
         desired = {}
         for kind in config.connector_kinds(pair):
-            _CHECKS[kind](config.connector_config(pair, kind), worker)
+            settings = _CHECKS[kind](config.connector_config(pair, kind), worker)
+            if isinstance(settings, SourceSettings):
+                self._queries[pair] = settings.config.query
             props = config.written_config(pair, kind)
             desired[props["name"]] = props
         return distributed(worker, self._identity(pair), self._spark, desired)
@@ -80,8 +88,14 @@ class MirrorMaker:
         return Identity(base + path, f"{base.split('/')[2]}/{pair}")
 
     def run(self) -> int:
-        """Run until `stop`; the exit code: 0, or 1 if something had failed and not recovered."""
-        threading.Thread(target=start_quietly, args=(self._spark,), daemon=True).start()
+        """Run until `stop`; the exit code: 0, or 1 if something had failed and not recovered.
+
+        ConfigError, before anything is started, if Spark refuses a query.
+        """
+        queries = any(query is not None for query in self._queries.values())
+        warm = partial(start_quietly, self._spark, queries=queries)
+        threading.Thread(target=warm, daemon=True).start()
+        self._require_queries()
         if self._rest is not None:
             self._rest.start()
         herders = [assembled.herder for assembled in self._workers.values()]
@@ -105,3 +119,23 @@ class MirrorMaker:
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def _require_queries(self) -> None:
+        """Only where every flow has a query: another is not kept waiting for Spark. There the tasks tell what is wrong."""
+        queries = {pair: query for pair, query in self._queries.items() if query is not None}
+        if not queries or len(queries) < len(self._queries):
+            return
+        ask, found = SparkCheck(self._spark), list[str]()
+
+        def look() -> None:
+            for pair, query in queries.items():
+                for problem in ask(query):
+                    found.append(f"{pair}: {problem.key}: {problem.message}")
+
+        thread = threading.Thread(target=look, name="queries", daemon=True)
+        thread.start()
+        while thread.is_alive() and not self._stopping.is_set():
+            thread.join(0.1)
+        if found and not self._stopping.is_set():
+            self._spark.stop()
+            raise ConfigError("\n".join(found))

@@ -27,6 +27,8 @@ from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
 
+from .query_reach import QueryReach
+
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _LOOK_BACK = 50
@@ -47,6 +49,9 @@ class TaskWatcher(Protocol):
 
     def goes_on(self, task: int) -> None:
         """All partitions of a task that stood still go on."""
+
+    def noted(self, task: int, text: str) -> None:
+        """What people should know of a task; empty: nothing."""
 
     def wrote(self, task: int, topic: str) -> None: ...
     def failed(self, error: SparkMirrorError) -> None:
@@ -89,6 +94,8 @@ class SourceJob:
         self._attempts: dict[int, int] = {}
         """Of tasks that stand still, as they were told last."""
         self._refused: AccessFailed | None = None
+        self._reaches: dict[int, QueryReach] = {}
+        """By task, from which offsets on the query applies."""
         self._thread = threading.Thread(target=self._run, name=f"source tasks {name}", daemon=True)
         self._thread.start()
 
@@ -101,6 +108,7 @@ class SourceJob:
             for gone in [task for task in self._standing if task not in tasks]:
                 self._standing.pop(gone)  # if it comes back it begins anew
                 self._attempts.pop(gone, None)
+                self._reaches.pop(gone, None)
             self._end_copying()
 
     def stop(self) -> None:
@@ -170,18 +178,19 @@ class SourceJob:
             tasks = dict(self._tasks)
             # What stood still before stays noted: if it goes on in the next job, that is to be told.
             self._standing = {task: self._standing.get(task, {}) for task in tasks}
+            self._reaches = {task: self._reaches.get(task, QueryReach()) for task in tasks}
         if not any(assigned_partitions(task) for task in tasks.values()):
             self._leave()
             self._changed.wait()
             return
         settings = source_settings(next(iter(tasks.values())), self._worker)
-        self._start_spark()
+        self._start_spark(queries=settings.copy.query is not None)
         clusters = Cluster(settings.source), Cluster(settings.target)
         try:
-            slots, width = self._spark.slots, self._spark.width
-            slots.enter(self, width)
             if settings.copy.query is not None:
                 self._spark.queries.check(settings.copy.query)
+            slots, width = self._spark.slots, self._spark.width
+            slots.enter(self, width)
             plans = _plans(self._name, settings, tasks, clusters, slots.share(width))
             self._spark_tasks = len(plans)
             with self._lock:
@@ -224,10 +233,10 @@ class SourceJob:
             elif before is not None and not standing:
                 self._tell_going_on(task)
 
-    def _start_spark(self) -> None:
+    def _start_spark(self, *, queries: bool) -> None:
         """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
         try:
-            self._spark.start()
+            self._spark.start(queries=queries)
         except SparkError as error:
             for task, standing in list(self._standing.items()):
                 before = standing.get(_WITHOUT_SPARK)
@@ -267,10 +276,16 @@ class SourceJob:
                 standing.pop(key, None)
             for topic in row.written:
                 self._watcher.wrote(report.task, topic)
+        self._tell_reach(report)
         if standing:
             self._tell_standing(report.task, standing)
         elif stood:
             self._tell_going_on(report.task)
+
+    def _tell_reach(self, report: Progress) -> None:
+        reach = self._reaches.get(report.task)
+        if reach is not None and reach.take(report.partitions) and not self._stopping.is_set():
+            self._watcher.noted(report.task, reach.note)
 
     def _tell_standing(self, task: int, standing: Mapping[TopicPartition, Standing]) -> None:
         attempts = max(each.attempts for each in standing.values())

@@ -57,7 +57,7 @@ class Status:
     restarts: int = 0
     """How often it was started again by itself, in a row."""
     note: str = ""
-    """What people should know of a connector that runs."""
+    """What people should know of it while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class TaskState:
     trace: str | None = None
     version: str | None = None
     restarts: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

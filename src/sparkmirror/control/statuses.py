@@ -49,9 +49,14 @@ class Statuses:
             self._store.put_connector(name, status)
 
     def put_task(
-        self, task: TaskId, state: State, error: BaseException | None = None, restarts: int = 0
+        self,
+        task: TaskId,
+        state: State,
+        error: BaseException | None = None,
+        restarts: int = 0,
+        note: str = "",
     ) -> None:
-        status = self._status(state, error, restarts)
+        status = replace(self._status(state, error, restarts), note=note)
         if state in _SAFE:
             self._store.put_task_safe(task, status)
         else:
@@ -68,7 +73,7 @@ class Statuses:
         ):
             return
         if isinstance(item, TaskId):
-            self.put_task(item, State.RUNNING)
+            self.put_task(item, State.RUNNING, note=known.note)
         else:
             self.put_connector(item, State.RUNNING, note=known.note)
 
@@ -147,5 +152,11 @@ def is_known(config: ClusterConfig, item: Item) -> bool:
 
 def _task_state(number: int, status: Status) -> TaskState:
     return TaskState(
-        number, status.state, status.worker_id, status.trace, status.version, status.restarts
+        number,
+        status.state,
+        status.worker_id,
+        status.trace,
+        status.version,
+        status.restarts,
+        status.note,
     )

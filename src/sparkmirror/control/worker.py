@@ -36,6 +36,7 @@ class WorkerEvents(Protocol):
     ) -> None:
         """`attempts`: how often a task that mends itself was tried again since it stands still."""
 
+    def task_noted(self, task: TaskId, text: str) -> None: ...
     def reconfigure(self, name: str) -> None: ...
     def wrote(self, task: TaskId, topic: str) -> None: ...
 
@@ -98,6 +99,9 @@ class _JobWatcher:
     def goes_on(self, task: int) -> None:
         log.info("Task %s goes on.", TaskId(self._name, task))
         self._events.task_said(TaskId(self._name, task), State.RUNNING, None)
+
+    def noted(self, task: int, text: str) -> None:
+        self._events.task_noted(TaskId(self._name, task), text)
 
     def wrote(self, task: int, topic: str) -> None:
         self._events.wrote(TaskId(self._name, task), topic)
@@ -230,6 +234,7 @@ class Worker:
             known = self._tasks[task] = _Task(kind, props, resolved, is_paused)
             if kind is Kind.SOURCE:
                 source.add(task.connector)
+                self._events.task_noted(task, "")  # what was noted of it before is over
             elif not is_paused:
                 self._start_thread(task, known)
             if is_paused or kind is Kind.SOURCE:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf, SparkContext
@@ -49,14 +50,19 @@ _START_LEFT_S = 2.0
 _CONTEXT_S = 60.0
 _END_S = 2.0
 _PLENTY = 512
+_LEAST_SLOTS = 2
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler.
-_JAVA_OPTIONS = (
-    "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k"
+_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss512k"
+_ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+# Queries are worth the second one, for what is run again and again; what Spark does once is most of its code.
+_TWO_COMPILERS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=400000"
 )
 
 
-def session_config(settings: Mapping[str, str]) -> dict[str, str]:
+def session_config(settings: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
     """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
 
     A local master gets plenty of slots: one is a thread that waits for its Python worker, and costs nothing until it is used. How
@@ -77,6 +83,8 @@ def session_config(settings: Mapping[str, str]) -> dict[str, str]:
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "30s",
         "spark.shuffle.service.enabled": "false",
+        # A record on which a query overflows the stack (a regular expression can) fails its job, and not all flows with the JVM.
+        "spark.executor.killOnFatalError.depth": "0",
         # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
         "spark.io.encryption.enabled": "true",
         "spark.redaction.regex": "(?i)secret|password|passphrase|credential|token|access[.]?key|jaas",
@@ -88,7 +96,9 @@ def session_config(settings: Mapping[str, str]) -> dict[str, str]:
         found["spark.master"] = f"local[{_PLENTY}]"
     quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"
     own = found.get("spark.driver.extraJavaOptions", "")
-    found["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {quiet} {own}".strip()
+    compilers = _TWO_COMPILERS if queries else _ONE_COMPILER
+    options = f"{_JAVA_OPTIONS} {compilers} {quiet} {own}"
+    found["spark.driver.extraJavaOptions"] = options.strip()
     return found
 
 
@@ -108,7 +118,10 @@ class SparkSession:
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
         self._config = session_config(settings)
+        self._is_for_queries = False
+        self._jobs: WeakSet[CopyJob] = WeakSet()
         self._local_width = local_width(settings.get("spark.master", "local[*]"))
         self.slots = Slots()
         self._leash: Leash | None = None
@@ -131,13 +144,21 @@ class SparkSession:
         except _GONE:
             return False
 
-    def start(self) -> None:
-        """Start the JVM and the context unless they are there."""
+    def start(self, *, queries: bool = False) -> None:
+        """Start the JVM and the context unless they are there.
+
+        One that was not started for queries is slow at them: it is started anew for the first, unless it has work to do.
+        """
         stops = self._stops
         with self._lock:
-            if self.is_alive:
+            is_fit = self._is_for_queries or not queries or self._queries is not None
+            if self.is_alive and (is_fit or self._has_work):
                 return
-            if self._context is not None:
+            if not self._is_for_queries and queries:
+                self._is_for_queries = True
+                self._config = session_config(self._settings, queries=True)
+                self._discard()
+            elif self._context is not None:
                 log.warning("The Spark session was lost; starting a new one.")
                 self._discard()
             if stops != self._stops:
@@ -155,6 +176,10 @@ class SparkSession:
                     f"Spark could not be started ({self._config['spark.master']}): {_first_line(error)}",
                     "Check JAVA_HOME (Java 17 or newer) and the spark.* keys.",
                 ) from error
+
+    @property
+    def _has_work(self) -> bool:
+        return any(not job.finished.is_set() for job in self._jobs)
 
     def _new_context(self) -> SparkContext:
         config = self._config
@@ -184,13 +209,25 @@ class SparkSession:
 
     @property
     def width(self) -> int:
-        """How many tasks are worth running at the same time.
+        """How many copy tasks are worth running at the same time.
 
         On one machine one a core, unless the user has said otherwise: connector tasks that share a Python worker also share its
         requests, which is cheaper for both sides than a worker each.
         """
         if self._local_width is not None:
             return self._local_width
+        left = self._query_width if self._queries is not None else 0
+        return max(1, self._slots_there - left)
+
+    @property
+    def _query_width(self) -> int:
+        """How many tasks a job of a query has. On a cluster slots are kept free for it: copy tasks never give theirs back."""
+        if self._local_width is not None:
+            return self._local_width
+        return max(1, self._slots_there // 4)
+
+    @property
+    def _slots_there(self) -> int:
         context = self._context
         if context is None:
             raise SparkError("The Spark session is not started.")
@@ -210,7 +247,9 @@ class SparkSession:
         if any(plan.needs_queries for plan in plans):
             door = self.queries.door
             plans = [replace(plan, hub=door) for plan in plans]
-        return CopyJob(context, name, plans, leash)
+        job = CopyJob(context, name, plans, leash)
+        self._jobs.add(job)
+        return job
 
     @property
     def queries(self) -> QueryEngine:
@@ -225,7 +264,12 @@ class SparkSession:
 
                 host = self._config.get("spark.driver.host") or socket.getfqdn()
                 is_local = self._local_width is not None
-                self._queries = QueryEngine(context, host, self.width, is_local=is_local)
+                if not is_local and self._slots_there < _LEAST_SLOTS:
+                    raise SparkError(
+                        "Spark has one slot only, which the copy itself takes: there is none for queries.",
+                        "Give the executors more cores.",
+                    )
+                self._queries = QueryEngine(context, host, self._query_width, is_local=is_local)
             return self._queries
 
     def _new_leash(self) -> Leash:

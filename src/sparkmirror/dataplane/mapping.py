@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from sparkmirror.formats import offset_map
-from sparkmirror.formats.offset_map import Place, Run, Segment
+from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka import messages, records
 from sparkmirror.kafka.cluster import Cluster
@@ -35,6 +35,8 @@ class MapSender:
         self._sender = sender
         self._writer = MapWriter()
         self._under_way = 0
+        self._is_whole = True
+        self._then: Callable[[bool], None] | None = None
 
     def run(self, copy: PartitionCopy, source: int, target: int, count: int) -> None:
         """Records that follow each other on both sides."""
@@ -50,12 +52,29 @@ class MapSender:
             self._writer.acknowledged(place, ids, Run(source, target, count))
             target += count
 
+    def found(self, place: Place, ids: TopicIds, runs: Iterable[Run]) -> None:
+        """Records that a task before this one has written, and not told of."""
+        if self._topic:
+            for run in runs:
+                self._writer.acknowledged(place, ids, run)
+
+    def flush_then(self, written: Callable[[bool], None]) -> None:
+        """Send what is new; `written` hears whether all that was acknowledged so far is in the map."""
+        if self._under_way:
+            written(False)
+        elif self._writer.is_idle or self._topic not in self._target.topics:
+            written(True)
+        else:
+            self._is_whole, self._then = True, written
+            self.flush()
+
     def flush(self) -> None:
         """Send what is new, unless the last of it is still on its way."""
         if self._under_way or self._writer.is_idle or self._topic not in self._target.topics:
             return
-        for segments in _parts(self._writer.take()):
-            self._under_way += 1
+        parts = list(_parts(self._writer.take()))
+        self._under_way = len(parts)
+        for segments in parts:
             heard = _Written(self, segments)
             side = SideWrite(self._topic, 0, _batch(segments), heard, None)
             if not self._sender.write(side):
@@ -64,8 +83,12 @@ class MapSender:
     def written(self, segments: Sequence[Segment], code: int) -> None:
         self._under_way -= 1
         if code != messages.NONE:
+            self._is_whole = False
             log.debug("The offset map could not be written: %s.", messages.error_name(code))
             self._writer.give_back(segments)
+        if not self._under_way and self._then is not None:
+            then, self._then = self._then, None
+            then(self._is_whole)
 
     def finish(self) -> None:
         """The last of it, waited for. KafkaError: then a hole is left, which is closed by looking at both logs."""
@@ -87,7 +110,7 @@ class _Written:
 
 def _place(copy: PartitionCopy) -> Place:
     plan = copy.plan
-    return Place(plan.topic, plan.partition, plan.remote, plan.partition)
+    return Place(plan.topic, plan.partition, plan.remote, plan.at)
 
 
 def _batch(segments: Sequence[Segment]) -> bytearray:

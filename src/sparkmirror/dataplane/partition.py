@@ -134,6 +134,16 @@ class PartitionCopy:
         return self
 
     @property
+    def is_home(self) -> bool:
+        """Whether its records go where those of the source partition go by policy."""
+        return True
+
+    @property
+    def maps_first(self) -> bool:
+        """Whether the offset map must be written before the position: nobody could find out later which records went where."""
+        return False
+
+    @property
     def target_offset(self) -> int:
         """Where the next record is expected on the target; -1 if there are several targets."""
         return self._target_offset
@@ -147,6 +157,11 @@ class PartitionCopy:
     def places(self) -> int:
         """The number of partitions of the target on which records are placed by their keys; 0: they stay in their own."""
         return 0
+
+    @property
+    def finishes_at(self) -> int:
+        """The source offset up to which records pass through transforms that the plan has no more; -1 if there are none."""
+        return -1
 
     @property
     def remotes(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.formats.position import Position
@@ -81,6 +81,8 @@ class CopySettings:
     """Whether they get fewer replicas on a cluster that has not so many brokers."""
     query: QuerySettings | None = None
     """What records of partitions that are `queried` pass through, behind the transforms."""
+    remote_name: Callable[[str], str] | None = None
+    """What a topic that a query names, also one that was given before, is called on the target; None: by its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,11 @@ class Lane(PartitionCopy):
     def whole(self) -> PartitionCopy:
         return self._owner
 
+    @property
+    def is_home(self) -> bool:
+        own = self._owner.plan
+        return (self.plan.remote, self.plan.at) == (own.remote, own.partition)
+
     def take(self, piece: Piece) -> bool:
         """Take in what is not there yet; False if all of it is."""
         left = routing.after(piece, self.begin)
@@ -288,6 +293,10 @@ class RecordCopy(PartitionCopy):
         return self._routing.places
 
     @property
+    def finishes_at(self) -> int:
+        return self._finish_at
+
+    @property
     def remotes(self) -> list[str]:
         return [self.plan.remote, *(topic for topic, _ in (*self._lanes, *self.wanted))]
 
@@ -319,10 +328,16 @@ class RecordCopy(PartitionCopy):
         self.bytes += len(sent.buffer)
         self.last_timestamp = copy.last_timestamp
         self._step_on()
-        if copy.plan.remote == self.plan.remote and not self._routing.places:
-            self._task.acknowledged(self, sent, base_offset)
-        else:
+        teller = self._teller(copy)
+        if teller is None:
             self._task.moved(self)
+        else:
+            self._task.acknowledged(teller, sent, base_offset)
+
+    def _teller(self, lane: PartitionCopy) -> PartitionCopy | None:
+        """Under whose name the offsets of a lane's records are told; None if they tell nothing."""
+        is_own = lane.plan.remote == self.plan.remote and not self._routing.places
+        return self if is_own else None
 
     def _step_on(self) -> None:
         while self._steps and self._steps[0].is_done:

@@ -10,12 +10,13 @@ ones, which the position holds, and all others through the new ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkmirror.errors import BrokerError, ConfigError, TopicRecreated
-from sparkmirror.formats.position import Numbering, Position, TargetPosition
+from sparkmirror.formats.offset_map import NO_ID, Place, Run, TopicIds
+from sparkmirror.formats.position import Numbering, Position, TargetPosition, distance
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.fetch import TopicPartition
@@ -25,7 +26,9 @@ from .alignment import Aligned, Pair
 from .plan import PartitionPlan
 from .resume import Facts, Loss, Outcome, Resumer, hex_id
 from .routing import Routing, Routings
-from .shape import Shape
+from .shape import Shape, has_query
+from .stream import Piece
+from .tail import written_spans
 
 log = logging.getLogger(__name__)
 _MANY_TARGETS = 64
@@ -51,6 +54,8 @@ class RecordResumer(Resumer):
         self._routings = Routings() if routings is None else routings
         self._tails: dict[TopicPartition, tuple[int, Mapping[int, ProducerState]]] = {}
         self._copied_so_far: set[TopicPartition] = set()
+        self.found: list[tuple[Place, TopicIds, list[Run]]] = []
+        """Runs for the offset map that were found on the way; who writes it empties this."""
 
     def plain(self, part: PartitionPlan) -> bool:
         """Whether the plan's transforms leave the records of a partition as and where they are."""
@@ -182,15 +187,17 @@ class RecordResumer(Resumer):
     def _routed(
         self, part: PartitionPlan, position: Position, targets: tuple[TargetPosition, ...]
     ) -> Position:
-        """The position for the plan's transforms."""
+        """The position for the plan's transforms, which apply from here on, or as long as its `since` says."""
+        begin = position.next_offset
         return replace(
             position,
             sequence=0,
             target_offset=0,
             target_id="",
-            origin=(position.next_offset, 0),
+            origin=(begin, 0),
             transforms=self._shape(part).text,
             targets=targets,
+            since=begin if position.since < 0 else min(position.since, begin),
         )
 
     def _decide_routed(
@@ -199,7 +206,7 @@ class RecordResumer(Resumer):
         first = facts.earliest[part.key]
         if not self._same_source(part, position):
             outcome.losses.append(self._recreated_source(part, first))
-            return self._switched(part, position, first - 1, facts, ())
+            return self._switched(part, replace(position, since=-1), first - 1, facts, ())
         if self._is_truncated(part, position, facts):
             end = self._truncated(part, position, facts, outcome)
             return self._switched(part, position, end - 1, facts, ())
@@ -266,6 +273,8 @@ class RecordResumer(Resumer):
         assert numbering is not None  # noqa: S101 - those with transforms have one
         end, states = self.tail(target.key)
         state = states.get(numbering.producer_id)
+        only = routing.only(target.key)
+        shape = _Remembering(only) if has_query(position.transforms) else None
         pair = Pair(
             self._source,
             self._target,
@@ -275,10 +284,43 @@ class RecordResumer(Resumer):
             self._settings.fetch,
             part.compacted,
             target.partition,
-            routing.only(target.key),
+            shape or only,
         )
-        aligned = alignment.align(pair, position.at_target(target), state, end)
+        before = position.at_target(target)
+        aligned = alignment.align(pair, before, state, end)
+        if shape is not None and aligned.keeps_numbering:
+            self._tell_runs(part, target, before, aligned.position, shape.offsets)
         return aligned, end, -1 if state is None else state.epoch
+
+    def _tell_runs(
+        self,
+        part: PartitionPlan,
+        target: TargetPosition,
+        before: Position,
+        after: Position,
+        offsets: Sequence[int],
+    ) -> None:
+        """What a task before this one has written and not told of: which record went where only the query can tell."""
+        count = distance(after.sequence, before.sequence)
+        if not 0 < count <= len(offsets) or offsets[count - 1] != after.offset:
+            return
+        spans = written_spans(
+            self._target, target.topic, target.partition, before, after.target_offset
+        )
+        runs: list[Run] = []
+        at = 0
+        for _, offset, length in spans:
+            runs += [
+                Run(offsets[number], offset + number - at, 1)
+                for number in range(at, min(at + length, count))
+            ]
+            at += length
+        ids = TopicIds(
+            bytes.fromhex(self._source_id(part)) or NO_ID,
+            self._target.topic(target.topic).topic_id or NO_ID,
+        )
+        place = Place(part.topic, part.partition, target.topic, target.partition)
+        self.found.append((place, ids, runs))
 
     def _low(self, position: Position, stands: Sequence[_Standing], routing: Routing) -> int:
         """The offset up to which everything is where it belongs.
@@ -340,6 +382,7 @@ class RecordResumer(Resumer):
             origin=(offset + 1, 0),
             stamp=self._stamp,
             targets=targets,
+            since=min(position.since, offset + 1),
         )
         return self._routed(part, fresh, targets) if position.transforms is None else fresh
 
@@ -355,15 +398,26 @@ class RecordResumer(Resumer):
         numbering = position.numbering
         assert numbering is not None  # noqa: S101 - one without is begun
         owned = self._owns_numbers(part, position)
-        position = replace(position, transforms=None, targets=())
+        since = position.since if self._does_the_same(part, position) else -1
+        position = replace(position, transforms=None, targets=(), since=since)
         if not self._keeps_to_itself(part):
             # With the next epoch of the same producer, who still writes as before is refused where this one has begun.
             before = position if owned else replace(position, numbering=None)
             return self._anew(part, before, offset, stands)
         if not self.plain(part):
             return self._anew(part, position, offset, stands)
-        blank = replace(position, sequence=0, target_offset=0, target_id="")
+        blank = replace(position, sequence=0, target_offset=0, target_id="", since=-1)
         return self._renumber(part, _with_used_epoch(blank, numbering, stands), offset, facts)
+
+    def _does_the_same(self, part: PartitionPlan, position: Position) -> bool:
+        """Whether a record becomes by the plan what it became so far, wherever it is placed."""
+        if position.transforms is None:
+            return False
+        try:
+            before = Shape.read(position.transforms)
+        except ConfigError:
+            return False
+        return before.what == self._shape(part).what
 
     def _owns_numbers(self, part: PartitionPlan, position: Position) -> bool:
         """Whether the producer of a position is that of no other partition."""
@@ -391,6 +445,21 @@ class RecordResumer(Resumer):
             "Set mirror.recreated.target=restart to copy the topic again from its beginning, or =continue to go on "
             "from where the copy stood.",
         )
+
+
+class _Remembering:
+    """What goes to a target, and the source offsets of the records that it was asked for from the first on."""
+
+    def __init__(self, shape: Callable[[Sequence[Piece]], list[Piece]]) -> None:
+        self._shape = shape
+        self.offsets: list[int] = []
+
+    def __call__(self, pieces: Sequence[Piece]) -> list[Piece]:
+        found = self._shape(pieces)
+        for piece in found:
+            for first, count in piece.offset_runs():
+                self.offsets.extend(range(first, first + count))
+        return found
 
 
 def _begun(target: TargetPosition, end: int) -> TargetPosition:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats import progress
 from sparkmirror.formats.mirror import encode_offset_sync
+from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.formats.position import Entry, Position
 from sparkmirror.formats.progress import PartitionProgress, Progress
 from sparkmirror.kafka import messages, records
@@ -23,6 +24,7 @@ from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
 from .sending import Sender, SideWrite
+from .shape import has_query
 
 log = logging.getLogger(__name__)
 _FULL_REPORT_EVERY = 30
@@ -85,7 +87,10 @@ class Reporter:
         self._losses: dict[TopicPartition, str] = {}
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
-        """The target holds one more batch. Called for every batch: runs are only joined here, and looked at once a turn."""
+        """The target holds one more batch, of a partition or of one lane of it.
+
+        Called for every batch: runs are only joined here, and looked at once a turn.
+        """
         run = self._runs.get(copy)
         first, count = sent.first_offset, sent.count
         if (
@@ -114,7 +119,7 @@ class Reporter:
             self._ages[copy.key] = int(time.time() * 1000) - copy.last_timestamp
 
     def _take_note(self, copy: PartitionCopy, run: _Run) -> None:
-        if self._settings.offset_syncs_topic:
+        if self._settings.offset_syncs_topic and copy.is_home:
             self._syncs.acked(copy.key, run.upstream, run.downstream, run.count)
             self._syncs_wait = True
         mapped = run.mapped
@@ -125,7 +130,7 @@ class Reporter:
         if self._runs:
             now = int(time.time() * 1000)
             for copy, run in self._runs.items():
-                self._dirty[copy.key] = copy
+                self._dirty[copy.key] = copy.whole
                 self._stirred.add(copy.key)
                 if copy.last_timestamp >= 0:  # records without a time have no age
                     self._ages[copy.key] = now - copy.last_timestamp
@@ -134,6 +139,10 @@ class Reporter:
         if self._syncs_wait:
             self._syncs_wait = False
             self._send_syncs()
+
+    def found(self, place: Place, ids: TopicIds, runs: Sequence[Run]) -> None:
+        """Records that a task before this one has written: the map is to tell of them."""
+        self._mapping.found(place, ids, runs)
 
     def lost(self, partition: TopicPartition, message: str) -> None:
         """Something of this partition is gone: it stays in the reports of this task."""
@@ -171,8 +180,8 @@ class Reporter:
             if copy.key in self._dirty and copy.numbering is not None
         ]
         try:
-            self._store.write(entries)
             self._mapping.finish()
+            self._store.write(entries)
         except KafkaError as error:
             log.warning("The last positions could not be written: %s", error)
 
@@ -180,24 +189,44 @@ class Reporter:
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, {}
+        self._write([c for c in dirty.values() if not c.maps_first])
+        after = [c for c in dirty.values() if c.maps_first]
+        if after:
+            positions = {copy.key: copy.position for copy in after}
+
+            def mapped(is_whole: bool) -> None:
+                if is_whole:
+                    self._write(after, positions)
+                else:
+                    self.not_written(after)
+
+            self._mapping.flush_then(mapped)
+        if self._settings.offset_syncs_topic:
+            self._syncs.promote()
+            self._send_syncs()
+
+    def _write(
+        self,
+        dirty: Sequence[PartitionCopy],
+        positions: Mapping[TopicPartition, Position] | None = None,
+    ) -> None:
+        """Write positions as they are, or as they were."""
         homes: dict[int, list[PartitionCopy]] = {}
         try:
-            for copy in dirty.values():
+            for copy in dirty:
                 homes.setdefault(self._store.home(copy.key), []).append(copy)
         except KafkaError:
-            self._dirty = dirty | self._dirty
+            self.not_written(dirty)
             return
         for home, copies in homes.items():
-            entries = [(copy.key, Entry(copy.position)) for copy in copies]
+            known = positions or {}
+            entries = [(copy.key, Entry(known.get(copy.key) or copy.position)) for copy in copies]
             batch = self._store.batches(entries)[home]
             written = _Written(self, copies)
             if not self._store_sender.write(
                 SideWrite(self._plan.store.topic, home, batch, written, None)
             ):
                 written.result(None, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)
-        if self._settings.offset_syncs_topic:
-            self._syncs.promote()
-            self._send_syncs()
 
     def not_written(self, copies: Iterable[PartitionCopy]) -> None:
         for copy in copies:
@@ -266,6 +295,8 @@ class Reporter:
             standing.attempts,
             copy.routed,
             copy.places,
+            position.since if has_query(position.transforms) else -1,
+            copy.finishes_at,
         )
 
 

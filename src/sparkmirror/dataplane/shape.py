@@ -6,14 +6,14 @@ Kept as text with the position, so that whoever resumes it knows what was done w
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.transforms.chain import TransformChain
 
 from .plan import CopySettings, PartitionPlan
-from .query.terms import KEYS, QueryTerms
+from .query.terms import KEYS, SQL, QueryTerms
 
 _PLACES = "target.partitions"
 _WIDTH = "transform.partitions"
@@ -73,9 +73,19 @@ class Shape:
             own |= {**self.query.fields, _WIDTH: str(self.width)}
         return _joined({**json.loads(chain or "{}"), **own}) if own else chain
 
+    @property
+    def what(self) -> str | None:
+        """What is done with records, as text, whatever partitions they are placed on; None if nothing is."""
+        return replace(self, places=0, width=0).text
+
 
 def _joined(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def has_query(text: str | None) -> bool:
+    """Whether the shape whose text this is has a query, without reading it: once a second for every partition."""
+    return text is not None and f'"{SQL}":' in text
 
 
 PLAIN = Shape()

@@ -90,6 +90,22 @@ def read_tail(cluster: Cluster, topic: str, partition: int, position: Position) 
     )
 
 
+def written_spans(
+    cluster: Cluster, topic: str, partition: int, position: Position, end: int
+) -> list[tuple[int, int, int]]:
+    """What of a position's numbering lies in the target's log behind it: sequence number, offset and length of each batch."""
+    numbering = position.numbering
+    assert numbering is not None  # noqa: S101 - callers align only numbered positions
+    target = _Log(cluster, topic, partition)
+    found: list[tuple[int, int, int]] = []
+    sequence = position.sequence
+    for batch in target.batches(max(position.target_offset, target.start()), end):
+        if _is_of(batch, numbering) and batch.base_sequence == sequence:
+            found.append((sequence, batch.base_offset, batch.last_offset_delta + 1))
+            sequence = end_sequence(batch)
+    return found
+
+
 def _last_record(batch: Batch | None) -> records.Record | None:
     """The last record of a batch, unless compaction took it."""
     if batch is None:

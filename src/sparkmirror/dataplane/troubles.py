@@ -294,6 +294,7 @@ class Troubles:
         except KafkaError as error:  # of all of them
             self.stale = True
             outcome = dict.fromkeys((copy.key for copy in copies), error)
+        self._tell_found()
         to_resume: list[PartitionCopy] = []
         for copy in copies:
             opened = outcome[copy.key]
@@ -306,6 +307,12 @@ class Troubles:
                 copy.offer_to(self._ends.sender)
         if to_resume:
             self.resume(to_resume)
+
+    def _tell_found(self) -> None:
+        """What was found in the target's logs on the way is for the offset map."""
+        for run in self._resumer.found:
+            self._reporter.found(*run)
+        self._resumer.found.clear()
 
     def retry(self, now: float) -> None:
         """Try again those whose time has come."""
@@ -340,6 +347,7 @@ class Troubles:
         except KafkaError as error:  # of all of them: a cluster, or the store of positions
             self.stale = True
             outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
+        self._tell_found()
         for loss in outcome.losses:
             log.warning("%s", loss)
             self._reporter.lost((loss.topic, loss.partition), loss.message)

@@ -14,6 +14,7 @@ from sparkmirror.veil import VEIL
 from .copy import CopyTask, LedgerRow
 from .leash import Tether
 from .plan import TaskPlan
+from .query import memory
 
 _INIT = 1
 
@@ -25,6 +26,7 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
     be given another task.
     """
     log_to_stderr()
+    memory.lift()
     # What was imported stays, and batches make no cycles: looking for garbage at Python's usual pace costs a tenth of the copy.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -6,6 +6,7 @@ seconds of CPU each; the installed package beside it is the same code, compiled 
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 
@@ -23,4 +24,7 @@ from sparkmirror.processes import leave_no_core  # noqa: E402
 
 if __name__ == "__main__":
     leave_no_core()
+    # Workers look for garbage after every task: what was imported is none.
+    gc.collect()
+    gc.freeze()
     manager()

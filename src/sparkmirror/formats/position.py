@@ -75,6 +75,8 @@ class Position:
     key, as text; None: nothing, all go to the same partition of the remote topic."""
     targets: tuple[TargetPosition, ...] = ()
     """With transforms: every target partition that may hold records of this numbering. One is named here before it gets any."""
+    since: int = -1
+    """With transforms: the source offset from which records pass through them; -1 if that is not known."""
 
     @property
     def next_offset(self) -> int:
@@ -102,6 +104,7 @@ class Position:
             origin=(begin, target.origin),
             transforms=None,
             targets=(),
+            since=-1,
         )
 
 
@@ -158,9 +161,11 @@ def _where(position: Position) -> dict[str, Any]:
         f"{t.topic}/{t.partition}": [t.offset, t.sequence, t.target_offset, t.origin, t.target_id]
         for t in position.targets
     }
+    since = {"since": position.since} if position.since >= 0 else {}
     return {
         "transforms": position.transforms,
         "targets": json.dumps(targets, separators=(",", ":")),
+        **since,
     }
 
 
@@ -196,6 +201,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
             position,
             transforms=str(fields["transforms"]),
             targets=tuple(_target(key, row) for key, row in targets.items()),
+            since=int(fields.get("since", -1)),
         )
     else:
         position = replace(

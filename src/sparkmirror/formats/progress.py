@@ -45,6 +45,10 @@ class PartitionProgress:
     places: int = 0
     """The number of partitions on which records are placed by their keys, so that group offsets are translated by time only; 0:
     records stay in their partition."""
+    since: int = -1
+    """With a query: the source offset from which records pass through it; -1 if that is not known."""
+    until: int = -1
+    """Where transforms or a query were replaced: the last source offset that still passes through the old ones; -1 elsewhere."""
 
     @property
     def written(self) -> list[str]:
@@ -71,9 +75,18 @@ def encode(progress: Progress) -> tuple[bytes, bytes]:
         "task": progress.task,
         "since": progress.since,
         "time": progress.time,
-        "partitions": [asdict(row) for row in progress.partitions],
+        "partitions": [_written(row) for row in progress.partitions],
     }
     return key, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _written(row: PartitionProgress) -> dict[str, Any]:
+    """All of it, but what only a query has."""
+    return {
+        name: value
+        for name, value in asdict(row).items()
+        if name not in ("since", "until") or value >= 0
+    }
 
 
 def decode(value: bytes) -> Progress:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats import offset_map as formats
@@ -16,7 +17,7 @@ from sparkmirror.kafka.fetch import TopicPartition
 
 from .by_time import Ends
 from .internal_topic import InternalTopic
-from .offset_map import OffsetMap, PartitionMap
+from .offset_map import OffsetMap, PartitionMap, covered
 from .translator import Translator
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,15 @@ _LOOK_AGAIN_S = 5.0
 _STARTS_AGE_S = 60.0
 # To somebody whose rights are those that MirrorMaker 2 needs, a topic of ours is none.
 _NOT_THERE = (messages.UNKNOWN_TOPIC_OR_PARTITION, messages.TOPIC_AUTHORIZATION_FAILED)
+
+
+class Elsewhere(NamedTuple):
+    """Where a group goes on that stands at an offset of `source`."""
+
+    source: TopicPartition
+    remote: str
+    partition: int
+    offset: int
 
 
 class MapTopic:
@@ -162,6 +172,48 @@ class MapReader:
         if exact is None:
             return by_syncs
         return max(exact.offset, -1 if by_syncs is None else by_syncs)
+
+    def is_shared(self, topic: str, partition: int) -> bool:
+        """Whether the copy of a partition holds records of others as well, which a query has put there."""
+        return len(self._topic.map.to_target(self._downstream(topic), partition)) > 1
+
+    def elsewhere(self, offsets: Mapping[TopicPartition, int]) -> Iterator[Elsewhere]:
+        """Where a group goes on in partitions that a query has sent records to, beside the one where they go by policy.
+
+        Of several source partitions that feed one, the one counts of which the first record is next that the group has not
+        read; and each must be among its offsets.
+        """
+        found: dict[TopicPartition, list[Elsewhere]] = {}
+        for key, offset in offsets.items():
+            if self._way_back.leads_home(key[0]):
+                continue
+            for place in self._topic.map.from_source(*key):
+                target = place.remote, place.remote_partition
+                is_own = target == (self._downstream(key[0]), key[1])
+                if is_own and len(self._topic.map.to_target(*target)) < 2:
+                    continue
+                downstream = self._there(place, offset)
+                if downstream is None:
+                    self._want(target)
+                else:
+                    found.setdefault(target, []).append(Elsewhere(key, *target, downstream))
+        for target, ways in found.items():
+            if len(ways) == len(self._topic.map.to_target(*target)):
+                yield min(ways, key=lambda way: way.offset)
+
+    def _there(self, place: Place, offset: int) -> int | None:
+        """Before which offset of a target nothing lies that a group has not read of one source; None if that is not known."""
+        target = place.remote, place.remote_partition
+        known, start = self._topic.map.get(place), self._starts.get(target)
+        moved = None if known is None else known.translate(offset, start)
+        if known is None or moved is None:
+            return None
+        reached = max(moved.offset, start or 0)
+        if known.is_passed(offset):
+            # Nothing of this source is unread as far as it is known of every record there where it comes from.
+            maps = [self._topic.map.get(each) for each in self._topic.map.to_target(*target)]
+            reached = covered([each for each in maps if each is not None], reached)
+        return reached
 
     def is_whole(self, topic: str, offsets: Mapping[int, int], ends: Ends) -> bool:
         """Whether all that a group has still to read of what was copied so far went to the partition that it was in.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -145,6 +145,13 @@ class PartitionMap:
         is_known = after is not None and after.target_start <= segment.target_end
         return Translation(segment.target_end, is_known or offset == segment.source_end)
 
+    def is_passed(self, offset: int) -> bool:
+        """Whether a group that reads `offset` next has read all that is known."""
+        return bool(self.line) and offset >= self._segments_end()
+
+    def _segments_end(self) -> int:
+        return max(segment.source_end for segment in self.line)
+
     def is_dense_from(self, target: int) -> bool:
         """Whether it is known of every record of the target, from this offset to the last that is known, what it is a copy of."""
         reached = target
@@ -199,6 +206,8 @@ class OffsetMap:
 
     def __init__(self) -> None:
         self._places: dict[Place, PartitionMap] = {}
+        self._of_source: dict[tuple[str, int], set[Place]] = {}
+        self._of_target: dict[tuple[str, int], set[Place]] = {}
         self.changed: set[Place] = set()
         """Those of which something was read since somebody last cleared this."""
 
@@ -212,7 +221,10 @@ class OffsetMap:
     def put(self, segment: Segment, order: int) -> None:
         found = self._places.get(segment.place)
         if found is None:
-            found = self._places[segment.place] = PartitionMap(segment.place)
+            place = segment.place
+            found = self._places[place] = PartitionMap(place)
+            self._of_source.setdefault(place[:2], set()).add(place)
+            self._of_target.setdefault(place[2:], set()).add(place)
         found.put(segment, order)
         self.changed.add(segment.place)
 
@@ -223,6 +235,33 @@ class OffsetMap:
             self.changed.add(place)
             if not len(found):
                 del self._places[place]
+                self._of_source[place[:2]].discard(place)
+                self._of_target[place[2:]].discard(place)
+
+    def from_source(self, topic: str, partition: int) -> Collection[Place]:
+        """Where records of a source partition went."""
+        return self._of_source.get((topic, partition), ())
+
+    def to_target(self, remote: str, partition: int) -> Collection[Place]:
+        """Where records of a target partition came from."""
+        return self._of_target.get((remote, partition), ())
+
+
+def covered(maps: Sequence[PartitionMap], start: int) -> int:
+    """The first target offset from `start` on of which none of these, all of one target partition, tells where it comes from."""
+    runs = sorted(
+        (run.target, run.target_end)
+        for one in maps
+        for segment in one.line
+        if segment.target_end > start
+        for run in segment.runs()
+    )
+    reached = start
+    for begin, end in runs:
+        if begin > reached:
+            break
+        reached = max(reached, end)
+    return reached
 
 
 # -- rules on single segments ---------------------------------------------------------------------

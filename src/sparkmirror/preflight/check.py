@@ -15,6 +15,7 @@ from sparkmirror.preflight.flow import Flow
 from sparkmirror.preflight.flow_check import FlowCheck
 from sparkmirror.preflight.privileges import Side
 from sparkmirror.preflight.probing import Deadline, Seen, at_once, look_at
+from sparkmirror.preflight.query_rules import dead_letter_findings
 
 Tell = Callable[[str], None]
 _SIDES: tuple[Side, ...] = ("source", "target", "worker")
@@ -124,5 +125,9 @@ def _flow_sections(checks: Sequence[FlowCheck], tell: Tell) -> list[Section]:
         for one, findings in zip(checks, found, strict=True)
     ]
     copying = [one.copying for one in checks if one.copying is not None]
-    between = [*naming.loop_findings(copying), *naming.collision_findings(copying)]
+    between = [
+        *naming.loop_findings(copying),
+        *naming.collision_findings(copying),
+        *dead_letter_findings(copying),
+    ]
     return [*sections, Section("flows together", between)] if between else sections

@@ -69,6 +69,8 @@ class Flow:
             topic_deletes=copying is not None and copying.sync_topic_deletes,
             group_offsets=checkpointing is not None and checkpointing.sync_group_offsets_enabled,
             placed=checkpointing is not None and bool(checkpointing.target_partitions.rules),
+            query=copying is not None and copying.query is not None,
+            dead_letters=bool(_dead_letters(copying)),
             standalone=self.worker_config is not None and self.worker_config.standalone,
         )
 
@@ -87,6 +89,7 @@ class Flow:
             checkpoints=policy.checkpoints_topic(self.source_alias),
             opposite_checkpoints=policy.checkpoints_topic(self.target_alias),
             heartbeats=policy.heartbeats_topic(),
+            dead_letters=_dead_letters(self.copying),
             worker_group="" if worker is None else worker.group_id,
             worker_topics=() if worker is None else worker_topics(worker),
         )
@@ -102,6 +105,13 @@ class Flow:
             for one in wanted
             if one.side == side and one.resource == "topic" and not one.family
         }
+
+
+def _dead_letters(config: SourceConfig | None) -> str:
+    """The topic for records on which the query fails; empty if there is none."""
+    if config is None or config.query is None or not config.errors_tolerated:
+        return ""
+    return config.query.dead_letters
 
 
 def worker_topics(worker: WorkerConfig) -> tuple[str, ...]:

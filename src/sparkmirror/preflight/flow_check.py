@@ -25,6 +25,7 @@ from sparkmirror.preflight.limit_rules import factor_findings, topic_findings
 from sparkmirror.preflight.naming import Copying
 from sparkmirror.preflight.privileges import Privilege, Side
 from sparkmirror.preflight.probing import Deadline, Seen
+from sparkmirror.preflight.query_rules import asked_topic_findings
 
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -120,6 +121,7 @@ class FlowCheck:
             return []
         found = naming.same_cluster_findings(self.copying)
         found += naming.plan_findings(self.copying, self._hidden)
+        found += asked_topic_findings(self.copying)
         source, target = self._clusters.get("source"), self._clusters.get("target")
         if source is not None and target is not None:
             counts = {

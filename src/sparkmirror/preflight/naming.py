@@ -144,7 +144,7 @@ def _asked_in_vain(
         found.append(
             warning(
                 _CHECK,
-                message + _did_you_mean(pattern, visible),
+                message + did_you_mean(pattern, visible),
                 "It is copied as soon as it exists, or correct the name."
                 if is_name
                 else "Patterns are Java regular expressions for whole names, separated by commas.",
@@ -163,7 +163,7 @@ def _asked_in_vain(
     return found
 
 
-def _did_you_mean(pattern: str, names: Sequence[str]) -> str:
+def did_you_mean(pattern: str, names: Sequence[str]) -> str:
     plain = pattern.replace("\\", "").replace(".*", "").replace("*", "")
     close = get_close_matches(plain, names, n=1, cutoff=0.7)
     if not close:
@@ -180,7 +180,7 @@ def _useless_excludes(flow: Copying) -> list[Finding]:
             continue
         compiled = compile_java_patterns([pattern], "topics.exclude")
         if not any(compiled.fullmatch(name) for name in flow.source_topics):
-            meant = _did_you_mean(pattern, list(flow.source_topics))
+            meant = did_you_mean(pattern, list(flow.source_topics))
             found.append(
                 note(_CHECK, f"topics.exclude has {pattern}, which no topic matches.{meant}")
             )
@@ -242,7 +242,7 @@ def loop_findings(flows: Sequence[Copying]) -> list[Finding]:
     for flow in flows:
         for one in flow.plan():
             if one.remote is not None:
-                way = _loop(flows, (flow.source_id, one.topic))
+                way = way_back(flows, (flow.source_id, one.topic))
                 if way:
                     loops.setdefault(way, []).append(one.topic)
     seen: set[frozenset[str]] = set()
@@ -264,7 +264,7 @@ def loop_findings(flows: Sequence[Copying]) -> list[Finding]:
     return found
 
 
-def _loop(flows: Sequence[Copying], start: tuple[str, str]) -> tuple[str, ...]:
+def way_back(flows: Sequence[Copying], start: tuple[str, str]) -> tuple[str, ...]:
     """The flows by which a topic comes back to itself, or of which there is no end; none if it does not."""
     ways: list[tuple[tuple[str, str], tuple[str, ...]]] = [(start, ())]
     while ways:

@@ -16,8 +16,9 @@ from sparkmirror.kafka.denials import Operation, Resource
 
 Side = Literal["source", "target", "worker"]
 Part = Literal["source", "checkpoint", "heartbeat", "worker"]
-Family = Literal["topics", "remote", "groups", ""]
-"""What a name stands for if it is not one resource: the topics that are copied, their copies, the groups that are followed."""
+Family = Literal["topics", "remote", "routed", "groups", ""]
+"""What a name stands for if it is not one resource: the topics that are copied, their copies, those that a query names, the
+groups that are followed."""
 
 IMPLIED: dict[Operation, tuple[Operation, ...]] = {
     "Read": ("Describe",),
@@ -58,6 +59,8 @@ class Names:
     checkpoints: str
     opposite_checkpoints: str
     heartbeats: str
+    routed: str = "topics that a query names"
+    dead_letters: str = ""
     worker_group: str = ""
     worker_topics: tuple[str, ...] = ()
 
@@ -90,6 +93,10 @@ class Parts:
     group_offsets: bool = False
     placed: bool = False
     """Whether copies have numbers of partitions of their own, so that groups are translated by time."""
+    query: bool = False
+    """Whether records pass through a query, which may name topics."""
+    dead_letters: bool = False
+    """Whether records on which it fails are written to a topic."""
     standalone: bool = False
 
 
@@ -165,6 +172,7 @@ def _source(names: Names, parts: Parts) -> Iterator[Privilege]:
     )
     yield from own.found
     yield from _offset_syncs(names, parts)
+    yield from _query(names, parts)
     yield from _kept_in_step(names, parts)
 
 
@@ -177,6 +185,20 @@ def _offset_syncs(names: Names, parts: Parts) -> Iterator[Privilege]:
     offset_map = _Rights("source", "target", when)
     offset_map.own_topic(names.offset_map, "offset-map", read="keep the offset map whole and small")
     yield from (*syncs.found, *offset_map.found)
+
+
+def _query(names: Names, parts: Parts) -> Iterator[Privilege]:
+    if parts.query:
+        routed = _Rights("source", "target", "transform.sql", "routed")
+        routed.on("topic", names.routed, "Create", "create topics that records go to", creates=True)
+        routed.on("topic", names.routed, "Write", "write the records")
+        routed.on("topic", names.routed, "Read", "find out after a start what is there already")
+        routed.on("topic", names.routed, "Alter", "add partitions that the query names")
+        yield from routed.found
+    if parts.dead_letters:
+        dead = _Rights("source", "target", "errors.deadletterqueue.topic.name")
+        dead.own_topic(names.dead_letters, "dead letter")
+        yield from dead.found
 
 
 def _kept_in_step(names: Names, parts: Parts) -> Iterator[Privilege]:

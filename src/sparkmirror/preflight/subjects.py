@@ -15,7 +15,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.naming import DefaultReplicationPolicy
 from sparkmirror.preflight.check import Subject
-from sparkmirror.preflight.findings import Finding, Section, note, ok, warning
+from sparkmirror.preflight.findings import Finding, Section, note, ok, warning, without_repeats
 from sparkmirror.preflight.flow import (
     Flow,
     connector_class,
@@ -24,6 +24,7 @@ from sparkmirror.preflight.flow import (
     worker_settings,
 )
 from sparkmirror.preflight.key_rules import connector_findings, mm2_findings
+from sparkmirror.preflight.query_rules import query_findings
 
 _WORKER_SIGNS = (
     "group.id",
@@ -80,6 +81,9 @@ def mm2_subject(properties: Mapping[str, str], title: str) -> Subject:
     config = MirrorMakerConfig(properties)
     findings = mm2_findings(properties, config.clusters)
     flows = [_pair_flow(config, pair) for pair in config.pairs()]
+    for pair in config.replicating_pairs():
+        findings += query_findings(config.connector_config(pair, "source"))
+    findings = without_repeats(findings)
     if not any(finding.check == "keys" for finding in findings):
         findings.append(ok("keys", f"All {len(properties)} keys reach something."))
     return Subject([Section(title, findings)], flows)
@@ -109,7 +113,10 @@ def connector_subject(
     findings: list[Finding] = list(_secrets(written))
     props = resolve(written) if worker is None else resolve_named(written, worker.properties)
     props.setdefault("name", Path(title).stem)
-    findings += connector_findings(props, connector_class(props))
+    kind = connector_class(props)
+    findings += connector_findings(props, kind)
+    if kind == "MirrorSourceConnector":
+        findings += query_findings(props)
     if worker is None:
         findings.append(
             note(

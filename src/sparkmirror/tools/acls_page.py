@@ -28,10 +28,13 @@ _NAMES = Names(
     checkpoints=f"{_SOURCE}.checkpoints.internal",
     opposite_checkpoints=f"{_TARGET}.checkpoints.internal",
     heartbeats="heartbeats",
+    dead_letters="errors.deadletterqueue.topic.name",
     worker_group="group.id",
     worker_topics=("config.storage.topic", "offset.storage.topic", "status.storage.topic"),
 )
-_EVERYTHING = Parts(group_offsets=True, topic_deletes=True, placed=True)
+_EVERYTHING = Parts(
+    group_offsets=True, topic_deletes=True, placed=True, query=True, dead_letters=True
+)
 _USUAL = Parts(group_offsets=True)
 _PARTS: dict[Part, str] = {
     "source": "source connector",
@@ -47,7 +50,7 @@ _SIDES: tuple[tuple[Side, str], ...] = (
 _HEAD = f"""# ACLs
 
 Made from `sparkmirror.preflight.privileges` by `python -m sparkmirror.tools.acls_page`; do not edit it by hand. A test runs
-a whole flow with exactly these ACLs on both sides, and takes each one away to see that the message names it
+a whole flow without a query with exactly these ACLs on both sides, and takes each one away to see that the message names it
 (`tests/broker/test_least_privilege.py`). `sparkmirror check` looks for the same ([check.md](check.md)).
 
 The flow of the tables is `{_SOURCE}->{_TARGET}` with the default policy. Operations are those of `kafka-acls`. An operation
@@ -66,7 +69,8 @@ _FOOT = f"""## Notes
   those that are named one by one. The same holds for groups.
 - Heartbeats topics of the source are among the topics that are copied, unless `heartbeats.replication.enabled=false`.
 - Brokers before 2.8 want IdempotentWrite on the target cluster besides.
-- A flow with transforms that route records needs Create, Write, Read and Alter on the topics they are sent to.
+- A flow with transforms that route records needs Create, Write, Read and Alter on the topics they are sent to. So does one
+  with a query that gives a `topic`; which topics these are is up to the records, so `check` cannot look for them.
 
 ## Commands
 
@@ -118,7 +122,8 @@ def _row(one: Privilege) -> tuple[str, ...]:
         resource = "cluster"
     else:
         resource = f"{one.resource} " + (f"*{one.name}*" if one.family else f"`{one.name}`")
-    when = f"`{one.when}`" if one.when.startswith(("sync.", "target.")) else one.when
+    keys = ("sync.", "target.", "transform.", "errors.")
+    when = f"`{one.when}`" if one.when.startswith(keys) else one.when
     return resource, one.operation, _PARTS[one.part], one.why, when
 
 

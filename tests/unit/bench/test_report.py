@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from bench import workloads as w
-from bench.report import failures, number, passed, rows_of, table_of, write_results
+from bench.report import failures, number, passed, row_of, rows_of, table_of, write_results
 from bench.runs import Outcome
 
 FASTER = w.Bar(w.RECORDS_PER_S, w.Bound.AT_LEAST, 3)
@@ -81,7 +81,7 @@ def test_numbers_keep_three_digits_or_so() -> None:
 def test_every_workload_is_chosen_once_and_scaled() -> None:
     everything = w.Choice(scale=0.01).workloads()
     twice = ["W1", "W1d", "W2", "W2d", "W3", "W3d"]
-    assert [workload.name for workload in everything] == [*twice, *(f"W{n}" for n in range(4, 12))]
+    assert [workload.name for workload in everything] == [*twice, *(f"W{n}" for n in range(4, 15))]
     quick = w.Choice(quick=True).workloads()
     assert [workload.name for workload in quick] == ["W2", "W8"]
     assert isinstance(quick[1], w.Latency)
@@ -89,3 +89,12 @@ def test_every_workload_is_chosen_once_and_scaled() -> None:
     assert w.Choice(names=("W4", "W99")).unknown() == ("W99",)
     assert isinstance(everything[6], w.Throughput)
     assert everything[6].records == 50_000
+
+
+def test_a_bar_may_be_for_our_own_value() -> None:
+    bar = w.Bar("p50", w.Bound.AT_MOST, 700, absolute=True)
+    values = {"mm2": Outcome({"p50": 5.0}), "sparkmirror": Outcome({"p50": 600.0})}
+    assert row_of("W14", "p50", values, bar).holds is True
+    values["sparkmirror"] = Outcome({"p50": 701.0})
+    assert row_of("W14", "p50", values, bar).holds is False
+    assert row_of("W13", "p50", {"sparkmirror": Outcome({"p50": 1.0})}, bar).holds is True

@@ -61,3 +61,22 @@ def test_placed_topics_are_noted_and_not_all_of_very_many() -> None:
     assert "number of partitions: a (12). Group offsets of these topics" in placed_note({"a": 12})
     many = placed_note({f"t{n:03}": 6 for n in range(50)})
     assert "t019 (6) and 30 more." in many
+
+
+@pytest.mark.parametrize("may_vary", [True, False])
+def test_that_records_may_come_twice_is_noted(may_vary: bool) -> None:
+    said: list[str] = []
+
+    class Listening(Nobody):
+        def note(self, text: str) -> None:
+            said.append(text)
+
+    varies = {"transform.nondeterministic": "allow"} if may_vary else {}
+    query = {"transform.sql": "SELECT value FROM records", **varies}
+    SourceConnector({**CONFIG, **query}, Listening(), WORKER)._note()
+    SourceConnector(CONFIG, Listening(), WORKER)._note()
+    twice = (
+        "Records may come twice after a failure: the query may give another answer to the same record "
+        "(transform.nondeterministic=allow)."
+    )
+    assert said == [twice if may_vary else "", ""]

@@ -226,3 +226,37 @@ def test_a_note_is_shown_while_the_connector_runs_whichever_comes_first() -> Non
         wait_for(lambda: note() == "placed again")
         herder.connector_said("c", State.PAUSED, None)
         wait_for(lambda: note() == "")
+
+
+def test_a_note_on_a_task_is_shown_while_it_runs_or_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[tuple[State, str]] = []
+
+    def put_task(
+        task: TaskId, state: State, error: BaseException | None, restarts: int, note: str
+    ) -> None:
+        said.append((state, note))
+
+    with running(Cluster()) as worker:
+        herder, task = worker.herder, TaskId("c", 0)
+        monkeypatch.setattr(herder.statuses, "put_task", put_task)
+        herder.task_noted(task, "from 7 on")
+        herder.task_said(task, State.RUNNING, None)
+        herder.task_noted(task, "from 8 on")
+        herder.task_noted(task, "from 8 on")
+        herder.task_said(task, State.FAILED, KafkaError("too large"))
+        herder.task_noted(task, "from 9 on")
+        herder.task_said(task, State.RUNNING, None)
+        herder.task_noted(task, "")
+        herder.task_noted(task, "from 9 on")
+        herder.task_said(task, State.PAUSED, None)
+    assert said == [
+        (State.RUNNING, "from 7 on"),
+        (State.RUNNING, "from 8 on"),
+        (State.FAILED, "from 8 on"),
+        (State.RUNNING, "from 9 on"),
+        (State.RUNNING, ""),
+        (State.RUNNING, "from 9 on"),
+        (State.PAUSED, ""),
+    ]

@@ -183,6 +183,15 @@ def test_status(served: Served) -> None:
     assert failed == {**running, "state": "FAILED", "trace": "Traceback…"}
 
 
+def test_a_note_is_shown_where_there_is_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TaskState(0, State.RUNNING, "w", version="4.3.1", note="From t-0 offset 7 on.")
+    monkeypatch.setattr(served.herder, "task_status", lambda _: task)
+    answer = served.call("GET", "/connectors/c/tasks/0/status")
+    assert answer.json["note"] == "From t-0 offset 7 on."
+
+
 def test_versions_that_are_not_known(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     for version, shown in ((None, {"version": None}), ("undefined", {})):
         task = TaskState(0, State.UNASSIGNED, "w", version=version)

@@ -17,7 +17,7 @@ FAILED = ConnectorState(
     "w:1",
     (
         TaskState(0, State.FAILED, "w:1", "Too large: <10>\n  at copy", restarts=4),
-        TaskState(1, State.RUNNING, "w:2"),
+        TaskState(1, State.RUNNING, "w:2", note="The query applies from t-0 offset <7> on."),
     ),
     restarts=1,
     note="Group offsets of t are translated by time only.",
@@ -74,6 +74,7 @@ def test_the_page_shows_attempts_and_reasons_and_nothing_breaks_it() -> None:
     assert "Too large: &lt;10&gt;" in text
     assert '<td class="number">4</td>' in text
     assert "by time only" in text
+    assert "<td>The query applies from t-0 offset &lt;7&gt; on.</td>" in text
     assert "<10>" not in text
 
 

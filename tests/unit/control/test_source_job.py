@@ -52,7 +52,7 @@ class Spark:
         self.may_start = threading.Event()
         self.may_start.set()
 
-    def start(self) -> None:
+    def start(self, *, queries: bool = False) -> None:
         self.may_start.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
@@ -69,6 +69,9 @@ class Watcher:
 
     def goes_on(self, task: int) -> None:
         self.said.append(("goes on", task))
+
+    def noted(self, task: int, text: str) -> None:
+        self.said.append((text, task))
 
     def wrote(self, task: int, topic: str) -> None:
         self.said.append((topic, task))
@@ -154,6 +157,35 @@ def test_every_new_attempt_is_told() -> None:
     job._note([report(0, ""), report(0, "too large")])
     assert watcher.attempts == [0, 1, 2, 0]
     job.stop()
+    spark.may_start.set()
+
+
+def applied(partition: int, since: int, until: int = -1) -> Progress:
+    row = PartitionProgress("t", partition, "a.t", 0, 0, 0, 0, 0, -1, since=since, until=until)
+    return Progress("msc", 0, 0, 0, (row,))
+
+
+def test_it_is_told_from_where_a_query_applies() -> None:
+    watcher = Watcher()
+    spark = Spark(None)
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK, 1: TASK})
+    wait_for(lambda: job._reaches.keys() == {0, 1})
+    job._note([applied(1, 12), applied(0, -1), applied(1, 12), applied(0, 7, 99), applied(0, 100)])
+    first = "The query applies from t-1 offset 12 on."
+    assert watcher.said == [
+        (first, 0),
+        (f"{first} What was set before still applies up to t-0 offset 99.", 0),
+        ("The query applies from t-0 offset 100, t-1 offset 12 on.", 0),
+    ]
+    job.set_tasks({1: TASK})
+    job.set_tasks({0: TASK, 1: TASK})  # it was started anew: nothing is noted of it now
+    wait_for(lambda: job._reaches.keys() == {0, 1})
+    job._note([applied(1, 12)])
+    assert watcher.said[3:] == [(first, 0)]
+    job.stop()
+    job._note([applied(1, -1)])
+    assert watcher.said[4:] == [], "who comes after it speaks of the task"
     spark.may_start.set()
 
 

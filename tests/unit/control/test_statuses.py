@@ -114,7 +114,7 @@ def test_nothing_is_taken_away_again_while_the_removal_is_on_its_way(status: Fix
 
 def test_attempts_are_shown_until_it_has_settled(status: Fixture) -> None:
     task = TaskId("c", 0)
-    status.statuses.put_connector("c", State.RUNNING, restarts=2)
+    status.statuses.put_connector("c", State.RUNNING, restarts=2, note="by time")
     status.statuses.put_task(task, State.FAILED, ValueError("no"), restarts=3)
     status.settle()
     known = status.statuses.connector("c")
@@ -123,6 +123,6 @@ def test_attempts_are_shown_until_it_has_settled(status: Fixture) -> None:
     status.statuses.tell_settled(task)
     status.settle()
     known = status.statuses.connector("c")
-    assert known.restarts == 0
+    assert (known.restarts, known.note) == (0, "by time")
     assert known.tasks[0].restarts == 3, "it has failed again meanwhile"
     assert known.tasks[0].state is State.FAILED

@@ -22,6 +22,7 @@ from sparkmirror.dataplane.positions import PositionStore, StoreAddress
 from sparkmirror.dataplane.record_path import RecordCopy
 from sparkmirror.dataplane.record_resume import RecordResumer
 from sparkmirror.dataplane.resume import Loss
+from sparkmirror.dataplane.routing import Routings
 from sparkmirror.errors import BrokerError, KafkaError, NumberingLost, ReplicationError
 from sparkmirror.formats import position as formats
 from sparkmirror.formats.position import Entry, Fold
@@ -198,21 +199,31 @@ class Copier:
     """One copy task's work on the partition, step by step, with its troubles dealt with as the task does."""
 
     def __init__(
-        self, world: World, settings: CopySettings, plan: PartitionPlan, stamp: int = 77
+        self,
+        world: World,
+        settings: CopySettings,
+        plan: PartitionPlan,
+        stamp: int = 77,
+        routings: Routings | None = None,
     ) -> None:
         self._world = world
         self._plan = plan
         self._store = SharedPositions(world.shared)
         source, target = cast("Cluster", world.source), cast("Cluster", world.target)
-        self._resumer = RecordResumer(source, target, self._store, settings, stamp)
+        self._resumer = RecordResumer(
+            source, target, self._store, settings, stamp, routings=routings
+        )
         self._opener = TargetOpener(source, target, self._store, settings, self._resumer)
-        self.copy = RecordCopy(plan, settings, Budget(1 << 30), self, stamp)
+        self.copy = self._new_copy(plan, settings, stamp)
         self._offered: dict[PartitionCopy, None] = {}
         self._wire: deque[tuple[PartitionCopy, Sent]] = deque()
         self.losses: list[Loss] = []
         self.error: Exception | None = None
         self.acks: list[tuple[int, int]] = []
         self.resume()
+
+    def _new_copy(self, plan: PartitionPlan, settings: CopySettings, stamp: int) -> RecordCopy:
+        return RecordCopy(plan, settings, Budget(1 << 30), self, stamp)
 
     # -- what a partition calls --------------------------------------------------------------
 

@@ -53,17 +53,19 @@ targets = st.builds(
     target_id=hex_ids,
 )
 routed = st.builds(
-    lambda position, found, transforms: replace(
+    lambda position, found, transforms, since: replace(
         position,
         sequence=0,
         target_offset=0,
         target_id="",
         transforms=transforms,
         targets=tuple({target.key: target for target in found}.values()),
+        since=since,
     ),
     numbered,
     st.lists(targets, max_size=4),
     st.text(max_size=20),
+    st.integers(-1, 1 << 62),
 )
 entries = st.one_of(
     st.builds(Entry, st.one_of(st.none(), plain, numbered, routed)),
@@ -113,6 +115,15 @@ def test_positions_of_the_first_version_are_read() -> None:
     position = Position(7, Numbering(1, 2), 3, 4, 5, "s", "t", (6, 8), 9)
     fields = json.loads(encode(Entry(position)) or b"") | {"origin": [6, 8]}
     assert decode(json.dumps(fields).encode()) == Entry(position)
+
+
+@given(routed)
+def test_positions_without_the_offset_from_which_transforms_apply_are_read(
+    position: Position,
+) -> None:
+    fields = json.loads(encode(Entry(position)) or b"")
+    assert fields.pop("since", -1) == position.since
+    assert decode(json.dumps(fields).encode()) == Entry(replace(position, since=-1))
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b'{"offset":null}', b"\xff", b"7"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,10 +15,19 @@ ROW = PartitionProgress("t", 3, "A.t", 10, 20, 5, 500, 7, 40)
 
 def test_a_report_survives_its_bytes() -> None:
     routed = replace(ROW, target=-1, state="FAILED", error="no", loss="gone", routed="a b")
-    report = Progress("c", 1, 100, 200, (ROW, routed))
+    asked = replace(routed, since=7, until=9)
+    report = Progress("c", 1, 100, 200, (ROW, routed, asked))
     key, value = encode(report)
     assert key == b"c/1"
     assert decode(value) == report
+
+
+def test_only_a_row_with_a_query_tells_of_it() -> None:
+    _, value = encode(Progress("c", 1, 100, 200, (ROW, replace(ROW, since=0))))
+    plain, asked = json.loads(value)["partitions"]
+    assert "since" not in plain
+    assert "until" not in plain
+    assert asked == {**plain, "since": 0}
 
 
 def test_the_topics_that_were_written_to() -> None:

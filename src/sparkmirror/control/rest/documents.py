@@ -16,7 +16,6 @@ from sparkmirror.control.herding import SourceOffset, SourcePartition
 from sparkmirror.control.states import (
     ConnectorInfo,
     ConnectorState,
-    State,
     TargetState,
     TaskId,
     TaskInfo,
@@ -61,14 +60,14 @@ def info_document(info: ConnectorInfo) -> dict[str, Any]:
 def status_document(status: ConnectorState) -> dict[str, Any]:
     return {
         "name": status.name,
-        "connector": _instance(status.state, status.worker_id, status.trace, status.version),
+        "connector": _instance(status),
         "tasks": [task_status_document(task) for task in status.tasks],
         "type": status.type,
     }
 
 
 def task_status_document(task: TaskState) -> dict[str, Any]:
-    return {"id": task.id, **_instance(task.state, task.worker_id, task.trace, task.version)}
+    return {"id": task.id, **_instance(task)}
 
 
 def tasks_document(tasks: Iterable[TaskInfo]) -> list[dict[str, Any]]:
@@ -89,15 +88,15 @@ def _task_id(task: TaskId) -> dict[str, Any]:
     return {"connector": task.connector, "task": task.task}
 
 
-def _instance(
-    state: State, worker_id: str, trace: str | None, version: str | None
-) -> dict[str, Any]:
-    """A trace is shown only where there is one, a version unless the plugin has none."""
-    document: dict[str, Any] = {"state": state.value, "worker_id": worker_id}
-    if version != UNDEFINED_VERSION:
-        document["version"] = version
-    if trace:
-        document["trace"] = trace
+def _instance(status: ConnectorState | TaskState) -> dict[str, Any]:
+    """A trace is shown only where there is one, a version unless the plugin has none, a note (ours) where there is one."""
+    document: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id}
+    if status.version != UNDEFINED_VERSION:
+        document["version"] = status.version
+    if status.trace:
+        document["trace"] = status.trace
+    if status.note:
+        document["note"] = status.note
     return document
 
 

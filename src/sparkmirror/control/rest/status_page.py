@@ -12,7 +12,7 @@ from string import Template
 from starlette.responses import Response
 
 from sparkmirror.control.herding import Herder
-from sparkmirror.control.states import ConnectorState, State
+from sparkmirror.control.states import ConnectorState, State, TaskState
 from sparkmirror.errors import NotFound
 
 from .routes import Call, Route
@@ -96,15 +96,20 @@ def _summary(known: list[ConnectorState]) -> str:
 
 
 def _rows(status: ConnectorState) -> list[str]:
-    why = status.trace or status.note
+    why = _to_know(status)
     first = _row("connector", status.name, status.state, status.worker_id, status.restarts, why)
     return [
         first,
         *(
-            _row("task", f"task {t.id}", t.state, t.worker_id, t.restarts, t.trace)
+            _row("task", f"task {t.id}", t.state, t.worker_id, t.restarts, _to_know(t))
             for t in status.tasks
         ),
     ]
+
+
+def _to_know(status: ConnectorState | TaskState) -> str:
+    """Why it stands still, and what there is to know of it anyway."""
+    return "\n".join(filter(None, (status.trace, status.note)))
 
 
 def _row(kind: str, name: str, state: State, worker: str, restarts: int, trace: str | None) -> str:

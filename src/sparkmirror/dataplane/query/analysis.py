@@ -3,11 +3,14 @@
 A query must work record by record, so that its answer is the same whoever asks and in whatever portions: its plan may only choose
 columns and rows of the view `records`. Spark's own optimizer first takes out what is only a way of writing (sub-selects, WITH).
 Then each projection on the way from `records` to the result gets the columns to carry that the query left out.
+
+A query also gets a second plan, `careful`, which never raises: it tells of every record whether the query keeps it, drops it or
+raises on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +29,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+from pyspark.sql.udf import UserDefinedFunction
 
 from sparkmirror.errors import QueryRefused
 
-from .columns import GIVEN, NUMBER, TYPES, VIEW
+from .careful import Careful
+from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW
+from .plans import class_of, dataset, seq
 
 _REASONS = {
     "Aggregate": "it aggregates",
@@ -71,18 +77,29 @@ class Analysed:
     """The function that gives another answer each time; empty if there is none."""
     is_dated: bool
     """Whether it asks for the time, which Spark puts in when it plans."""
+    careful: DataFrame | None = None
+    """The same for every record, also those that are dropped or that it raises on, with what became of it; None if there is no
+    such plan."""
 
 
-def analyse(session: SparkSession, sql: str, source: DataFrame) -> Analysed:
-    """Look at a query over `source`, which has the columns of the view and the number; QueryRefused if it cannot be run."""
+def analyse(
+    session: SparkSession,
+    sql: str,
+    source: DataFrame,
+    guarded: Mapping[str, UserDefinedFunction] | None = None,
+) -> Analysed:
+    """Look at a query over `source`, which has the columns of the view and the number; QueryRefused if it cannot be run.
+
+    `guarded` are its functions as the careful plan calls them.
+    """
     source.select(*TYPES).createOrReplaceTempView(VIEW)
     result = _parsed(session, sql)
     varies, is_dated = _varying(result._jdf.queryExecution().analyzed())
     _check_subqueries(result._jdf.queryExecution().analyzed())
     leaf = source._jdf.queryExecution().analyzed()
     plan = result._jdf.queryExecution().optimizedPlan()
-    attributes = {a.name(): a for a in _seq(leaf.output())}
-    outputs = _seq(plan.output())
+    attributes = {a.name(): a for a in seq(leaf.output())}
+    outputs = seq(plan.output())
     if len(outputs) != len(result.schema.fields):
         raise QueryRefused("The query gives other columns than it says.", _RULE)
     if _is_empty(plan):
@@ -94,9 +111,9 @@ def analyse(session: SparkSession, sql: str, source: DataFrame) -> Analysed:
     places = {a.exprId().id(): f"c{index}" for index, a in enumerate(outputs)}
     names = [
         NUMBER if a.exprId().id() == number.exprId().id() else places[a.exprId().id()]
-        for a in _seq(carried.output())
+        for a in seq(carried.output())
     ]
-    frame = _dataset(session, carried).toDF(*names)
+    frame = dataset(session, carried).toDF(*names)
     changed = {
         name: index
         for name, index in chosen.items()
@@ -107,8 +124,11 @@ def analyse(session: SparkSession, sql: str, source: DataFrame) -> Analysed:
         for name, index in changed.items()
     ]
     frame = frame.select(NUMBER, *columns)
-    needs = _needed(frame._jdf.queryExecution().optimizedPlan(), leaf) - {NUMBER}
-    return Analysed(frame, frozenset(needs), frozenset(changed), varies, is_dated)
+    final = frame._jdf.queryExecution().optimizedPlan()
+    needs = _needed(final, leaf) - {NUMBER}
+    made = None if varies else Careful(session, leaf, number, guarded or {}).over(final)
+    careful = None if made is None else dataset(session, made).select(STATE, ERROR, *frame.columns)
+    return Analysed(frame, frozenset(needs), frozenset(changed), varies, is_dated, careful)
 
 
 def _parsed(session: SparkSession, sql: str) -> DataFrame:
@@ -187,6 +207,8 @@ _REMEDIES = {
 
 
 def _is_header(kind: DataType) -> bool:
+    if isinstance(kind, NullType):  # array(): no headers at all
+        return True
     if not isinstance(kind, StructType) or len(kind.fields) != 2:
         return False
     name, value = kind.fields
@@ -197,8 +219,11 @@ def _is_header(kind: DataType) -> bool:
 
 def _fitted(name: str, kind: DataType, column: str) -> Any:
     """A column of the result in the type that a record has there."""
-    if name == "headers" and isinstance(kind, ArrayType):
-        assert isinstance(kind.elementType, StructType)  # noqa: S101 - was looked at before
+    if (
+        name == "headers"
+        and isinstance(kind, ArrayType)
+        and isinstance(kind.elementType, StructType)
+    ):
         first, second = kind.elementType.names
 
         def header(each: Any) -> Any:
@@ -212,45 +237,37 @@ def _fitted(name: str, kind: DataType, column: str) -> Any:
 # -- plans ----------------------------------------------------------------------------------------
 
 
-def _seq(items: Any) -> list[Any]:
-    return [items.apply(index) for index in range(items.size())]
-
-
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
-    for child in _seq(plan.children()):
+    for child in seq(plan.children()):
         yield from _nodes(child)
-    for child in _seq(plan.innerChildren()):
+    for child in seq(plan.innerChildren()):
         if hasattr(child, "nodeName"):
             yield from _nodes(child)
 
 
 def _expressions(plan: Any) -> Iterator[Any]:
-    todo = [e for node in _nodes(plan) for e in _seq(node.expressions())]
+    todo = [e for node in _nodes(plan) for e in seq(node.expressions())]
     while todo:
         each = todo.pop()
         yield each
-        todo += _seq(each.children())
-
-
-def _class(thing: Any) -> str:
-    return str(thing.getClass().getSimpleName()).rstrip("$")
+        todo += seq(each.children())
 
 
 def _varying(plan: Any) -> tuple[str, bool]:
     """The function of a query that does not give the same answer twice; and whether it is one that asks for the time."""
     for each in _expressions(plan):
-        kind = _class(each)
+        kind = class_of(each)
         if kind in _NOW:
             return str(each.prettyName()), True
-        if not each.deterministic() and all(c.deterministic() for c in _seq(each.children())):
+        if not each.deterministic() and all(c.deterministic() for c in seq(each.children())):
             return str(each.name() if kind == "PythonUDF" else each.prettyName()), False
     return "", False
 
 
 def _check_subqueries(plan: Any) -> None:
     for each in _expressions(plan):
-        if _class(each) in (
+        if class_of(each) in (
             "ScalarSubquery",
             "Exists",
             "InSubquery",
@@ -265,7 +282,7 @@ def _check_subqueries(plan: Any) -> None:
 
 def _is_empty(plan: Any) -> bool:
     """Whether Spark has found out that no record is ever kept."""
-    return _class(plan) == "LocalRelation" and not _seq(plan.data())
+    return class_of(plan) == "LocalRelation" and not seq(plan.data())
 
 
 class _Carrying:
@@ -278,15 +295,15 @@ class _Carrying:
 
     def through(self, plan: Any) -> Any:
         """The same plan with the columns behind its own; QueryRefused where a record would not stay one."""
-        kind = _class(plan)
-        if plan.sameResult(self._leaf) and kind == _class(self._leaf):
+        kind = class_of(plan)
+        if plan.sameResult(self._leaf) and kind == class_of(self._leaf):
             return plan
         if kind not in _PASSING:
             reason = _REASONS.get(kind, f"Spark plans it with {kind}")
             raise QueryRefused(f"The query cannot be run: {reason}.", _RULE)
-        children = [self.through(child) for child in _seq(plan.children())]
+        children = [self.through(child) for child in seq(plan.children())]
         if kind == "Project":
-            own = _seq(plan.projectList())
+            own = seq(plan.projectList())
             ids = {each.exprId().id() for each in own}
             own += [c for c in self._columns if c.exprId().id() not in ids]
             logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
@@ -297,28 +314,22 @@ class _Carrying:
         return self._jvm.PythonUtils.toSeq(items)
 
 
-def _dataset(session: SparkSession, plan: Any) -> DataFrame:
-    jvm: Any = session._jvm
-    made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
-    return DataFrame(made, session)
-
-
 def _needed(plan: Any, leaf: Any) -> set[str]:
     """The columns of the leaf that a plan looks at."""
-    names = {a.exprId().id(): a.name() for a in _seq(leaf.output())}
+    names = {a.exprId().id(): a.name() for a in seq(leaf.output())}
     found: set[str] = set()
     for node in _nodes(plan):
-        if _class(node) == _class(leaf):
+        if class_of(node) == class_of(leaf):
             continue
         for each in _expressions_of(node):
-            if _class(each) == "AttributeReference" and each.exprId().id() in names:
+            if class_of(each) == "AttributeReference" and each.exprId().id() in names:
                 found.add(names[each.exprId().id()])
     return found
 
 
 def _expressions_of(node: Any) -> Iterator[Any]:
-    todo = _seq(node.expressions())
+    todo = seq(node.expressions())
     while todo:
         each = todo.pop()
         yield each
-        todo += _seq(each.children())
+        todo += seq(each.children())

@@ -8,6 +8,11 @@ from typing import Any, Final, Self
 VIEW: Final = "records"
 NUMBER: Final = "__record"
 """A column that no query sees: who gave the record out, in which slice, and which of its rows it is."""
+STATE: Final = "__state"
+"""Beside the number, in a result in which each record was looked at by itself: what became of it."""
+KEPT, DROPPED, RAISED = 0, 1, 2
+ERROR: Final = "__error"
+"""And what a function said that raised on it; null if it was none."""
 TYPES: Final = {
     "topic": "string",
     "partition": "int",

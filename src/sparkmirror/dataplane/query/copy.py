@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkmirror.dataplane.partition import Budget
+from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.record_path import Counted, RecordCopy, RecordWatcher
 from sparkmirror.dataplane.routing import Routings, opened
@@ -157,6 +157,14 @@ class QueryCopy(RecordCopy):
     def letters_written(self) -> None:
         self._step_on()
         self._task.moved(self)
+
+    def _teller(self, lane: PartitionCopy) -> PartitionCopy | None:
+        """Each lane tells of its own: the query alone decides which records go there."""
+        return lane if self.maps_first else super()._teller(lane)
+
+    @property
+    def maps_first(self) -> bool:
+        return isinstance(self._routing, QueryRouting)
 
     # -- bad records ------------------------------------------------------------------------------
 

@@ -3,6 +3,19 @@
 The driver runs one job after the other for a query while any copy task has records for it. A job takes slices from the desks and
 gives the results back; only when the driver says that the job is done do they count. So a job that fails, whatever it had got
 to, is as if it had not been: its slices are given out again.
+
+The driver says why a job failed:
+- *lost*: that had nothing to do with records. They are given out once more; if it is so all the time, the slices fail as a whole.
+- *sift*: some record was to blame; the jobs that follow look at each record by itself (`careful`). They are given out once more,
+  and the answer tells which ones the query raises on, and what a function said. If it was none, the first of a slice is tried
+  alone, to hear what is wrong with it.
+- *query*: some record was to blame, and there is no such plan. The slices become suspects. Each gets a job alone; one that fails
+  is cut in halves, until it is known which record it was.
+- *crash*: a Python worker ended in the midst, which may or may not be due to a record. Taken for *query* when it happens again
+  and again; of a single record only after it alone has done it so often.
+- *slow*: the job did not end in time. As *query*, but a slice that does it alone fails as a whole.
+
+Other slices go on meanwhile: jobs for suspects take turns with jobs for all.
 """
 
 from __future__ import annotations
@@ -23,14 +36,18 @@ from sparkmirror.dataplane.poller import Poller
 from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
-from .columns import MOST_ROWS, NUMBER, Prepared, first_number, slice_of
+from .columns import ERROR, MOST_ROWS, NUMBER, RAISED, STATE, Prepared, first_number, slice_of
 from .frames import Door, Kind, Line, Message, frame, said
 from .slices import Given, from_arrow, to_arrow
 from .terms import QueryLimits, QueryTerms
 
 log = logging.getLogger(__name__)
+_CONNECT_S = 10.0
 _PREPARE_S = 180.0
 _ANSWER_S = 600.0
+_MOST_LOSSES = 10
+_MOST_CRASHES = 3
+"""So often a Python worker may end in the midst before somebody is to blame."""
 
 
 class Slice:
@@ -46,12 +63,16 @@ class Slice:
         self.taker = taker
         self.bad: dict[int, str] = {}
         """The rows on which the query raised, and what it said."""
-        self._parts: dict[int, Given] = {}
+        self._parts: list[tuple[Sequence[int], Given]] = []
         self._left = len(rows)
 
     def passed(self, start: int, count: int, given: Given) -> bool:
-        """What came of some rows; whether that was the last of it."""
-        self._parts[start] = given
+        """What came of `count` rows from one on; whether that was the last of it."""
+        return self.taken(range(start, len(self.rows)), count, given)
+
+    def taken(self, places: Sequence[int], count: int, given: Given) -> bool:
+        """What came of `count` rows, which `given` has by their number among these places."""
+        self._parts.append((places, given))
         self._left -= count
         return not self._left
 
@@ -63,15 +84,24 @@ class Slice:
     @property
     def given(self) -> Given:
         """What the query gave, in the order of the rows."""
-        if len(self._parts) == 1 and 0 in self._parts:
-            return self._parts[0]
+        if len(self._parts) == 1 and len(self._parts[0][0]) == len(self.rows):
+            return self._parts[0][1]
         rows: list[int] = []
         columns: dict[str, list[Any]] = {}
-        for start, part in sorted(self._parts.items()):
-            rows += [start + row for row in part.rows]
+        for places, part in self._parts:
+            rows += [places[row] for row in part.rows]
             for name, values in part.columns.items():
                 columns.setdefault(name, []).extend(values)
-        return Given(rows, columns)
+        order = sorted(range(len(rows)), key=rows.__getitem__)
+        return _chosen(Given(rows, columns), order)
+
+
+def _chosen(given: Given, order: Sequence[int]) -> Given:
+    rows, columns = given
+    return Given(
+        [rows[index] for index in order],
+        {name: [values[index] for index in order] for name, values in columns.items()},
+    )
 
 
 class Taker(Protocol):
@@ -95,28 +125,28 @@ class _Part(NamedTuple):
     """Rows of a slice as they are given out."""
 
     piece: Slice
-    start: int
-    length: int
+    places: Sequence[int]
+    alike: tuple[int, ...] = ()
+    """Of one row that is tried alone: others that the query raised on with it."""
+    crashes: int = 0
 
     @property
     def rows(self) -> Sequence[ConnectRecord]:
         rows = self.piece.rows
-        return rows if self.length == len(rows) else rows[self.start : self.start + self.length]
+        return rows if len(self.places) == len(rows) else [rows[place] for place in self.places]
 
     def halves(self) -> tuple[_Part, _Part]:
-        first = self.length // 2
-        return (
-            _Part(self.piece, self.start, first),
-            _Part(self.piece, self.start + first, self.length - first),
-        )
+        middle = len(self.places) // 2
+        return _Part(self.piece, self.places[:middle]), _Part(self.piece, self.places[middle:])
 
 
 @dataclass(slots=True)
 class _Query:
     """One query, as the desk knows it.
 
-    Invariants: `again` are parts that were given out in vain, to go out before any other; `out` those that are with job `job`.
-    Suspects are given out alone: a job that fails with one of them has failed for it.
+    Invariants: `again` are parts that were given out in vain, to go out before any other; `out` those that are with job `job`, by
+    the number of the slice, with the task that has them. Suspects are given out alone: a job that fails with one of them has
+    failed for it.
     """
 
     prepared: Prepared
@@ -125,16 +155,31 @@ class _Query:
     suspects: deque[_Part] = field(default_factory=deque)
     job: int = -1
     is_hunting: bool = False
-    out: dict[int, _Part] = field(default_factory=dict)
+    """Whether that job is for one suspect."""
+    crashes: int = 0
+    """Of jobs for all, one after the other."""
+    losses: int = 0
+    """Of any jobs, one after the other, without one that was done."""
+    out: dict[int, tuple[int, _Part]] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    """Which attempt of each task of the job takes."""
     results: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    is_told: bool = False
+    told: tuple[bool, bool] | None = None
+    """What the driver knows that there is: suspects, others. None: nothing."""
 
-    def back(self) -> list[_Part]:
-        """What is with the job, which will not give anything."""
-        lost = list(self.out.values())
-        self.out.clear()
-        self.results.clear()
-        return lost
+    def back(self, task: int | None = None) -> list[_Part]:
+        """What is with the job, or one task of it, which will not give anything."""
+        lost = {n: part for n, (at, part) in self.out.items() if task is None or at == task}
+        for number in lost:
+            del self.out[number]
+            self.results.pop(number, None)
+        return list(lost.values())
+
+    def drop(self, is_gone: Callable[[Slice], bool]) -> None:
+        """Give up slices that nobody waits for."""
+        self.again = deque(p for p in self.again if not is_gone(p.piece))
+        self.suspects = deque(p for p in self.suspects if not is_gone(p.piece))
+        self.out = {n: (at, p) for n, (at, p) in self.out.items() if not is_gone(p.piece)}
 
 
 class Desk:
@@ -154,6 +199,7 @@ class Desk:
         self._slices = 0
         self._known: dict[str, Prepared] = {}
         self._queries: dict[int, _Query] = {}
+        self._lines: set[Line] = set()
         self._schemas: dict[Line, tuple[int, pa.Schema]] = {}
         self._prepared: Prepared | QueryRefused | None = None
 
@@ -190,7 +236,12 @@ class Desk:
         if self._line is not None:
             raise SparkError("The driver has ended the connection for queries.")
         # The address under which the driver is reached is one under which others on that network can reach us.
-        with_driver = socket.create_connection((self._hub.host, self._hub.port), 10.0)
+        try:
+            with_driver = socket.create_connection((self._hub.host, self._hub.port), _CONNECT_S)
+        except OSError as error:
+            raise SparkError(
+                f"The driver does not answer on {self._hub.host}:{self._hub.port}: {error}"
+            ) from error
         self._listener = _Listener(str(with_driver.getsockname()[0]), self._accepted)
         token = secrets.token_hex(16)
         self._door = Door(*self._listener.address, token)
@@ -251,7 +302,7 @@ class Desk:
         """Nothing: what it writes to is watched inside."""
 
     def close(self) -> None:
-        for end in (self._line, self._listener):
+        for end in (self._line, self._listener, *self._lines):
             if end is not None:
                 end.close()
         self._poller.close()
@@ -268,9 +319,7 @@ class Desk:
         """Somebody does not wait for answers any more."""
         for query in self._queries.values():
             query.takers.pop(taker, None)
-            query.again = deque(p for p in query.again if p.piece.taker is not taker)
-            query.suspects = deque(p for p in query.suspects if p.piece.taker is not taker)
-            query.out = {n: p for n, p in query.out.items() if p.piece.taker is not taker}
+            query.drop(lambda piece: piece.taker is taker)
 
     def ask(self, prepared: Prepared, rows: Sequence[ConnectRecord]) -> Slice:
         """What comes of these rows, waited for; QueryFailed if that will never be known."""
@@ -287,16 +336,19 @@ class Desk:
 
     def _call_for(self, query: _Query) -> None:
         """Tell the driver that there are records, unless it knows."""
-        if query.is_told or not (query.again or query.suspects or query.takers):
+        there = bool(query.suspects), bool(query.again or query.takers)
+        if there == query.told or not any(there):
             return
-        query.is_told = True
-        number, alone = query.prepared.number, bool(query.suspects)
-        self._tell(said(Kind.WAITING, query=number, alone=alone))
+        query.told = there
+        alone, plenty = there
+        number = query.prepared.number
+        self._tell(said(Kind.WAITING, query=number, alone=alone, plenty=plenty))
 
     # -- with Spark's steps ---------------------------------------------------------------------
 
     def _accepted(self, connection: socket.socket) -> None:
         line = Line(connection)
+        self._lines.add(line)
         self._poller.watch(line, lambda: self._asked(line))
 
     def _asked(self, line: Line) -> None:
@@ -305,50 +357,64 @@ class Desk:
                 line.is_known = self._is_password(message)
                 if not line.is_known:
                     line.close()
-                    return
+                    break
                 continue
             self._serve(line, message)
         if not line.is_open:
+            self._lines.discard(line)
             self._schemas.pop(line, None)
 
     def _is_password(self, message: Message) -> bool:
         door = self._door
-        given = message.fields.get("token") if message.kind is Kind.HELLO else None
+        try:
+            given = message.fields.get("token") if message.kind is Kind.HELLO else None
+        except (TypeError, ValueError):  # anybody may knock
+            return False
         return door is not None and secrets.compare_digest(str(given), door.token)
 
     def _serve(self, line: Line, message: Message) -> None:
         match message.kind:
             case Kind.TAKE:
-                fields = message.fields
-                line.send(self._next(self._queries[fields["query"]], fields["job"]))
+                line.send(self._next(message.fields))
             case Kind.SCHEMA:
                 fields = message.fields
                 schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(fields["schema"])))
                 self._schemas[line] = fields["job"], schema
-            case Kind.RESULT:
+            case Kind.RESULT if line in self._schemas:
                 self._take_in(*self._schemas[line], message)
             case Kind.END:
                 line.send(frame(Kind.HEARD))
             case _:
                 line.close()
 
-    def _next(self, query: _Query, job: int) -> bytes:
-        """The next slice for a job."""
+    def _next(self, fields: dict[str, Any]) -> bytes:
+        """The next slice for a task of a job."""
+        query, job, task = self._queries[fields["query"]], fields["job"], fields["task"]
+        if job > query.job and self._line is not None:
+            self._heard(self._line)  # the word on the job before may be waiting there
+        if job > query.job:  # whatever became of the one before, its slices have not come back
+            self._begin(query, job, is_hunting=fields["alone"])
         if job < query.job:
             return frame(Kind.NOTHING)
-        if job > query.job:  # whatever became of the one before, its slices have not come back
-            self._begin(query, job)
+        attempt, latest = fields["attempt"], query.attempts.setdefault(task, fields["attempt"])
+        if attempt < latest:
+            return frame(Kind.NOTHING)
+        if attempt > latest:  # the one before was lost with what it had
+            self._once_more(query, query.back(task))
+            query.attempts[task] = attempt
         part = self._pick(query)
         if part is None:
             return frame(Kind.NOTHING)
         self._slices += 1
         number = first_number(self._number, self._slices)
-        query.out[slice_of(number)] = part
+        query.out[slice_of(number)] = task, part
         return frame(Kind.SLICE, to_arrow(part.rows, number, query.prepared.needs))
 
-    def _begin(self, query: _Query, job: int) -> None:
+    def _begin(self, query: _Query, job: int, *, is_hunting: bool) -> None:
         self._once_more(query, query.back())
-        query.job, query.is_hunting, query.is_told = job, bool(query.suspects), False
+        query.job, query.is_hunting, query.told = job, is_hunting, None
+        query.attempts.clear()
+        query.results.clear()
 
     def _once_more(self, query: _Query, parts: Sequence[_Part]) -> None:
         (query.suspects if query.is_hunting else query.again).extendleft(reversed(parts))
@@ -366,7 +432,7 @@ class Desk:
                 query.takers[taker] = None  # the others first
             if piece is not None:
                 assert len(piece.rows) <= MOST_ROWS  # noqa: S101 - so many fit into a record's number
-                return _Part(piece, 0, len(piece.rows))
+                return _Part(piece, range(len(piece.rows)))
         return None
 
     def _take_in(self, job: int, schema: pa.Schema, message: Message) -> None:
@@ -380,47 +446,104 @@ class Desk:
     # -- outcomes -------------------------------------------------------------------------------
 
     def _done(self, query: _Query, job: int) -> None:
-        if job != query.job:
-            return
-        out, results = query.out, query.results
-        query.out, query.results = {}, {}
-        for number, part in out.items():
-            given = from_arrow(results.get(number, ()))
-            if part.piece.passed(part.start, part.length, given):
-                part.piece.taker.answered(part.piece)
-        self._go_on(query)
+        if job == query.job:
+            query.crashes = query.losses = 0
+            results, parts = query.results, query.out
+            query.results, query.out = {}, {}
+            for number, (_, part) in parts.items():
+                self._passed(query, part, from_arrow(results.get(number, ())))
+        self._go_on(query, job)
+
+    def _passed(self, query: _Query, part: _Part, given: Given) -> None:
+        """A job is done with these rows, but for those that it says it raised on."""
+        piece, places = part.piece, part.places
+        states, said = given.columns.pop(STATE, []), given.columns.pop(ERROR, [])
+        rows = given.rows if states else ()
+        bad = {
+            places[row]: text
+            for row, state, text in zip(rows, states, said, strict=True)
+            if state == RAISED
+        }
+        if bad:
+            given = _chosen(given, [at for at, s in enumerate(states) if s != RAISED])
+            self._sift(query, piece, bad)
+        elif part.alike:  # alone it passes: then nothing is known of those that were bad with it
+            log.warning("A record passes alone that did not with others; each of them is tried.")
+            query.suspects.append(_Part(piece, part.alike))
+        if piece.taken(places, len(places) - len(bad), given):
+            piece.taker.answered(piece)
+
+    def _sift(self, query: _Query, piece: Slice, bad: dict[int, str | None]) -> None:
+        """Of some it is known what a function said; of the others, one is tried alone to hear what is wrong."""
+        for place, text in bad.items():
+            if text is not None:
+                piece.refused(place, text)
+        silent = [place for place, text in bad.items() if text is None]
+        if silent:
+            query.suspects.append(_Part(piece, silent[:1], tuple(silent[1:])))
 
     def _failed(self, query: _Query, fields: dict[str, Any]) -> None:
-        if fields["job"] != query.job:
-            return
-        out = query.back()
-        if fields["reason"] == "lost":
-            self._once_more(query, out)
-        elif not query.is_hunting:
-            query.suspects.extend(out)
-        else:
-            error = QueryFailed(fields["message"], fields["remedy"])
-            for part in out:
-                self._accuse(query, part, error, is_slow=fields["reason"] == "slow")
-        self._go_on(query)
+        job, reason = fields["job"], fields["reason"]
+        if job == query.job:
+            parts = query.back()
+            if reason == "crash" and not query.is_hunting:
+                query.crashes += 1
+            is_due_to_records = reason in ("query", "slow") or (
+                reason == "crash" and query.crashes >= _MOST_CRASHES
+            )
+            if query.is_hunting and reason in ("query", "slow", "crash"):
+                error = QueryFailed(fields["message"], fields["remedy"])
+                for part in parts:
+                    self._accuse(query, part, error, reason)
+            elif is_due_to_records:
+                query.suspects.extend(parts)
+            else:
+                self._lost(query, parts, fields)
+        self._go_on(query, job)
 
-    def _accuse(self, query: _Query, part: _Part, error: QueryFailed, *, is_slow: bool) -> None:
+    def _lost(self, query: _Query, parts: Sequence[_Part], fields: dict[str, Any]) -> None:
+        """No record is to blame. What goes wrong all the time must be seen, though."""
+        self._once_more(query, parts)
+        query.losses += fields["reason"] == "lost"
+        if query.losses < _MOST_LOSSES:
+            return
+        query.losses = 0
+        error = QueryFailed(fields["message"], fields["remedy"])
+        for piece in {part.piece for part in parts}:
+            query.drop(lambda each, gone=piece: each is gone)  # type: ignore[misc]
+            piece.taker.failed(piece, error)
+
+    def _accuse(self, query: _Query, part: _Part, error: QueryFailed, reason: str) -> None:
         """The query failed with nothing but these rows: they are tried in halves, until it is known which record it was.
 
         Not if it did not end: that would take too long.
         """
         piece = part.piece
-        if is_slow:
-            query.suspects = deque(p for p in query.suspects if p.piece is not piece)
+        if reason == "slow":
+            query.drop(lambda each: each is piece)
             piece.taker.failed(piece, error)
-        elif part.length > 1:
+        elif len(part.places) > 1:
             query.suspects.extendleft(reversed(part.halves()))
-        elif piece.refused(part.start, error.message):
+        elif reason == "crash" and part.crashes + 1 < _MOST_CRASHES:
+            query.suspects.appendleft(part._replace(crashes=part.crashes + 1))
+        else:
+            self._refuse(part, error.message)
+
+    def _refuse(self, part: _Part, message: str) -> None:
+        piece, place = part.piece, part.places[0]
+        is_whole = piece.refused(place, message)
+        offset = piece.rows[place].offset
+        for other in part.alike:
+            alike = f"The query raises on it as well; of offset {offset} it says: {message}"
+            is_whole = piece.refused(other, alike)
+        if is_whole:
             piece.taker.answered(piece)
 
-    def _go_on(self, query: _Query) -> None:
-        query.is_told = False
-        self._call_for(query)
+    def _go_on(self, query: _Query, job: int) -> None:
+        """A job is over, whether it had anything of ours or not."""
+        if job >= query.job:
+            query.told = None
+            self._call_for(query)
 
 
 class _Asker:

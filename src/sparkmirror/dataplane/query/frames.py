@@ -75,28 +75,48 @@ def said(kind: Kind, **fields: object) -> bytes:
 
 
 class Inbox:
-    """Bytes as they come in; whole messages out."""
+    """Bytes as they come in; whole messages out.
+
+    Invariant: `_payload` is that of the message whose head was read last, filled up to `_filled`; before that, `_head` gathers.
+    """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._head = bytearray()
+        self._kind = 0
+        self._payload: bytearray | None = None
+        self._filled = 0
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that are whole with these bytes; SparkError if they are none."""
-        buffer = self._buffer
-        buffer += data
-        start = 0
-        while len(buffer) - start >= _HEAD.size:
-            length, kind = _HEAD.unpack_from(buffer, start)
+        """The messages that are whole with these bytes; SparkError if they are none. Each byte is copied once."""
+        view = memoryview(data)
+        while view or self._is_whole:
+            if self._payload is None:
+                view = self._begin(view)
+            else:
+                taken = min(len(view), len(self._payload) - self._filled)
+                self._payload[self._filled : self._filled + taken] = view[:taken]
+                self._filled += taken
+                view = view[taken:]
+            if self._is_whole and self._payload is not None:
+                message = Message(Kind(self._kind), memoryview(self._payload))
+                self._payload = None
+                yield message
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._payload is not None and self._filled == len(self._payload)
+
+    def _begin(self, view: memoryview) -> memoryview:
+        """Read (on) a head; gives what is behind it."""
+        missing = _HEAD.size - len(self._head)
+        self._head += view[:missing]
+        if len(self._head) == _HEAD.size:
+            length, self._kind = _HEAD.unpack(self._head)
             if length > _MOST_BYTES:
                 raise SparkError(f"A message of {length:,} bytes is none of ours.")
-            end = start + _HEAD.size + length
-            if len(buffer) < end:
-                break
-            payload = memoryview(bytes(memoryview(buffer)[start + _HEAD.size : end]))
-            yield Message(Kind(kind), payload)
-            start = end
-        if start:
-            del buffer[:start]
+            self._head.clear()
+            self._payload, self._filled = bytearray(length), 0
+        return view[missing:]
 
 
 class Call:

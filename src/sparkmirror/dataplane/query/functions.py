@@ -5,20 +5,23 @@ What is imported must be there on executors, too, where it is imported again.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import inspect
+import sys
 import types
 import typing
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from pyspark import SparkContext
+from pyspark.sql import udf as udf_module
+from pyspark.sql.types import StringType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from sparkmirror.errors import QueryRefused
+from sparkmirror.errors import QueryRefused, SparkError
 
-from .memory import hold_to
+from .memory import hold_to, lift
 
 _TYPES = {str: "string", bytes: "binary", int: "bigint", float: "double", bool: "boolean"}
 _BY_ROW = {
@@ -30,6 +33,9 @@ _BY_ROW = {
     getattr(PythonEvalType, "SQL_SCALAR_ARROW_ITER_UDF", -1),
 }
 KEY = "transform.functions"
+MEMORY_KEY = "transform.memory.mb"
+_MOST_TEXT = 1000
+_here: dict[str, Callable[..., Any]] = {}
 
 
 def load(name: str, memory: int) -> UserDefinedFunction:
@@ -37,13 +43,18 @@ def load(name: str, memory: int) -> UserDefinedFunction:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise QueryRefused(f"{KEY} has {name!r}.", "Write package.module:name for each.")
+    is_new = module_name not in sys.modules
+    has_spark = SparkContext._active_spark_context is not None
     try:
-        module = importlib.import_module(module_name)
+        with contextlib.nullcontext() if has_spark else _types_unread():
+            module = importlib.import_module(module_name)
     except Exception as error:
         raise QueryRefused(
             f"{KEY}: module {module_name} cannot be imported: {type(error).__name__}: {error}.",
             "It must be installed where the worker and Spark's executors run, for the Python that runs them.",
         ) from error
+    if is_new and not has_spark:  # its types are not the real ones
+        sys.modules.pop(module_name, None)
     found = getattr(module, attribute, None)
     if found is None:
         raise QueryRefused(f"{KEY}: module {module_name} has no {attribute}.")
@@ -56,7 +67,7 @@ def _function(name: str, attribute: str, found: Any, memory: int) -> UserDefined
         if made.evalType not in _BY_ROW:
             raise QueryRefused(f"{KEY}: {name} is not a function of single records.")
         return UserDefinedFunction(
-            limited(made.func, memory),
+            limited(name, memory),
             made.returnType,
             attribute,
             made.evalType,
@@ -71,7 +82,7 @@ def _function(name: str, attribute: str, found: Any, memory: int) -> UserDefined
             "Annotate it with str, bytes, int, float or bool, or make it with pyspark.sql.functions.udf and a type.",
         )
     return UserDefinedFunction(
-        limited(found, memory), kind, attribute, PythonEvalType.SQL_BATCHED_UDF
+        limited(name, memory), kind, attribute, PythonEvalType.SQL_BATCHED_UDF
     )
 
 
@@ -87,20 +98,78 @@ def _hint(function: Any) -> Any:
     return hint
 
 
-def limited(function: Callable[..., Any], memory: int) -> Callable[..., Any]:
-    """The function, in a process that does not get more memory than this on top of what it has."""
-    if inspect.isgeneratorfunction(function):
+class FunctionFailed(Exception):
+    """What a function raised, in one line that begins with its name: the only one of a trace that is shown."""
 
-        @wraps(function)
-        def each(*args: Any) -> Any:
-            hold_to(memory)
-            yield from function(*args)
 
-        return each
+def shown(error: FunctionFailed) -> str:
+    """As a sentence begins."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}"
 
-    @wraps(function)
+
+def limited(name: str, memory: int) -> Callable[..., Any]:
+    """The function `package.module:name`, in a process that does not get more memory than this on top of what it has.
+
+    It goes to Python workers by its name: what its module keeps is there for all jobs of a worker.
+    """
+    attribute = name.partition(":")[2]
+
     def call(*args: Any, **named: Any) -> Any:
+        function = _here.get(name) or _found_here(name)
         hold_to(memory)
-        return function(*args, **named)
+        try:
+            found = function(*args, **named)
+        except Exception as error:
+            raise _failed(attribute, memory, error) from error
+        return _watched(attribute, memory, found) if isinstance(found, Iterator) else found
 
+    call.__name__ = attribute
     return call
+
+
+def _found_here(name: str) -> Callable[..., Any]:
+    """The function in this Python worker. That it is not here is not the fault of any record."""
+    module_name, _, attribute = name.partition(":")
+    lift()
+    try:
+        with _types_unread():
+            found = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        raise SparkError(
+            f"{KEY}: {name} cannot be had in a Python worker: {type(error).__name__}: {error}"
+        ) from error
+    made = getattr(found, "_unwrapped", found)
+    _here[name] = function = made.func if isinstance(made, UserDefinedFunction) else found
+    return function
+
+
+@contextlib.contextmanager
+def _types_unread() -> Iterator[None]:
+    """Types that a module gives as text, `udf("string")`, are read by the JVM. Workers have none, and do not need them."""
+    module: Any = udf_module
+    reader = module._parse_datatype_string
+    module._parse_datatype_string = lambda _: StringType()
+    try:
+        yield
+    finally:
+        module._parse_datatype_string = reader
+
+
+def _watched(name: str, memory: int, found: Iterator[Any]) -> Iterator[Any]:
+    """What a function gives that gives one answer after the other, without being a generator itself."""
+    try:
+        yield from found
+    except Exception as error:
+        raise _failed(name, memory, error) from error
+
+
+def _failed(name: str, memory: int, error: Exception) -> FunctionFailed:
+    if isinstance(error, MemoryError) or type(error).__name__ == "ArrowMemoryError":
+        lift()  # what is left to do here needs some
+        return FunctionFailed(
+            f"function {name} takes more memory than {MEMORY_KEY}={memory >> 20} allows"
+        )
+    lines = str(error).strip().splitlines()
+    text = lines[0][:_MOST_TEXT] if lines else ""
+    return FunctionFailed(f"function {name} raised {type(error).__name__}{text and ': '}{text}")

@@ -13,10 +13,10 @@ _held: list[int] = []
 
 
 def hold_to(limit: int) -> None:
-    """From now on this process gets `limit` bytes more than it has, at most."""
-    if _held:
+    """From now on this process gets `limit` bytes more than it has, at most. Nothing is done if that is so already."""
+    if _held and _held[0] == limit:
         return
-    _held.append(limit)
+    _held[:] = [limit]
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
     most = taken + limit

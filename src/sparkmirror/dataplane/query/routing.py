@@ -26,6 +26,11 @@ from .slices import Given
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MOST_PARTITIONS = 1 << 20
+_MOST_KNOWN = 256
+
+
+def _span(piece: Piece) -> tuple[int, int]:
+    return piece.first_offset, piece.last_offset
 
 
 class BadRecord(NamedTuple):
@@ -53,7 +58,7 @@ class Portion(NamedTuple):
 class QueryRouting(Routing):
     """What is done with the records of one source partition that has a query."""
 
-    __slots__ = ("_desk", "_plan", "_settings", "_spread", "prepared")
+    __slots__ = ("_desk", "_known", "_plan", "_settings", "_spread", "prepared")
 
     def __init__(
         self, plan: PartitionPlan, shape: Shape, settings: CopySettings, desk: Desk
@@ -65,6 +70,8 @@ class QueryRouting(Routing):
             self.prepared: Prepared = desk.prepare(shape.query)
         except QueryRefused as error:
             raise QueryRefused(f"{plan}: {error.message}", error.remedy) from error
+        self._known: dict[tuple[int, int], Parts] = {}
+        """What became of pieces that were asked for one by one, by their offsets."""
         gives = self.prepared.gives
         self._spread = Placing(plan.partition, shape.places or max(1, shape.width))
         if "topic" in gives:
@@ -100,30 +107,50 @@ class QueryRouting(Routing):
         return next(self.splits([piece]), [])
 
     def splits(self, pieces: Sequence[Piece]) -> Iterator[Parts]:
-        """Of pieces that follow each other: all at once, waited for."""
-        portion = self.open(pieces)
+        """Of pieces that follow each other: all at once, waited for. What is known already is not asked again.
+
+        Each target of a partition is aligned by itself, with the same pieces.
+        """
+        known = self._known
+        asked = [piece for piece in pieces if _span(piece) not in known]
+        portion = self.open(asked)
         if portion.rows:
-            yield self.outcome(portion, self._desk.ask(self.prepared, portion.rows)).parts
+            answer = self._desk.ask(self.prepared, portion.rows)
+            parts = self._parts(portion, answer.given, [])
+            found = {_span(piece): parts[number] for number, piece in enumerate(asked)}
+        else:
+            found = {_span(piece): [] for piece in asked}
+        both = known | found  # some of these are forgotten next
+        wanted = {_span(piece): both[_span(piece)] for piece in pieces}
+        while known and len(known) + len(wanted) > _MOST_KNOWN:
+            known.pop(next(iter(known)))
+        known |= dict(list(wanted.items())[-_MOST_KNOWN:])
+        yield from wanted.values()
 
     # -- behind the query -----------------------------------------------------------------------
 
     def outcome(self, portion: Portion, answer: Slice) -> Outcome:
         """The records that go on, by target; and those that cannot."""
-        rows, given = portion.rows, answer.given
+        rows = portion.rows
         bad = [BadRecord(rows[row], message) for row, message in answer.bad.items()]
+        parts = [one for of_piece in self._parts(portion, answer.given, bad) for one in of_piece]
+        bad.sort(key=lambda each: each.record.offset)
+        return Outcome(parts, bad)
+
+    def _parts(self, portion: Portion, given: Given, bad: list[BadRecord]) -> list[Parts]:
+        """The records that go on, by target, of each piece."""
         may_be_whole = not given.columns and self.target is not None and self._chain is None
-        parts: Parts = []
-        written = self._written(rows, given, bad)
+        written = self._written(portion.rows, given, bad)
+        found: list[Parts] = []
         start = at = 0
         for piece, count in portion.pieces:
             end = bisect.bisect_left(given.rows, start + count, at)
             if may_be_whole and end - at == piece.count and self.target is not None:
-                parts.append((self.target, piece))  # it need not be written anew
-            elif end > at:
-                parts += _by_target(piece, filter(None, written[at:end]))
+                found.append([(self.target, piece)])  # it need not be written anew
+            else:
+                found.append(_by_target(piece, filter(None, written[at:end])))
             start, at = start + count, end
-        bad.sort(key=lambda each: each.record.offset)
-        return Outcome(parts, bad)
+        return found
 
     def _written(
         self, rows: Sequence[ConnectRecord], given: Given, bad: list[BadRecord]
@@ -162,8 +189,9 @@ class QueryRouting(Routing):
 
     def _named(self, before: str, topic: str) -> str:
         """A topic that the query leaves alone is called as without it; one that it names goes through the policy."""
-        if topic != before and self._settings.query is not None:
-            return self._settings.query.remote_name(topic)
+        remote_name = self._settings.remote_name
+        if topic != before:
+            return topic if remote_name is None else remote_name(topic)
         return self._plan.remote if topic == self._plan.topic else topic
 
 

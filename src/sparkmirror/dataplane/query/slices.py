@@ -27,6 +27,7 @@ _ARROW = {
 }
 SCHEMA = pa.schema([(NUMBER, pa.int64()), *((name, _ARROW[name]) for name in TYPES)])
 _MS = 1000
+_MOST_MS = ((1 << 63) - 1) // _MS
 
 
 def to_arrow(rows: Sequence[ConnectRecord], first: int, needs: frozenset[str]) -> bytes:
@@ -53,7 +54,9 @@ def _column(name: str, rows: Sequence[ConnectRecord]) -> pa.Array:
         case "offset":
             return _whole([row.offset for row in rows], pa.int64())
         case "timestamp":
-            return _whole([row.timestamp * _MS for row in rows], _ARROW["timestamp"])
+            # A time beyond what Spark can hold is the last that it can; the record keeps its own.
+            times = [max(-_MOST_MS, min(row.timestamp, _MOST_MS)) * _MS for row in rows]
+            return _whole(times, _ARROW["timestamp"])
         case "key":
             return pa.array([row.key for row in rows], pa.binary())
         case "value":

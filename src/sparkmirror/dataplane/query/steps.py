@@ -15,7 +15,8 @@ from pyspark import TaskContext
 
 from sparkmirror.errors import SparkError
 
-from .columns import NUMBER, desk_of
+from . import memory
+from .columns import DROPPED, NUMBER, RAISED, STATE, desk_of
 from .frames import Call, Door, Kind, Message, frame, said
 from .slices import SCHEMA
 
@@ -33,47 +34,66 @@ class Order:
         fields = json.loads(text)
         self.job: int = fields["job"]
         self.query: int = fields["query"]
+        self.alone: bool = fields["alone"]
+        """Whether it is for one suspect."""
         self.limit: int = fields["limit"]
         self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
 
     @classmethod
-    def of_task(cls) -> Order:
-        context = TaskContext.get()
+    def of_task(cls, context: TaskContext | None) -> Order:
         text = None if context is None else context.getLocalProperty(ORDER)
-        if context is None or text is None:
+        if text is None:
             raise SparkError("A step of a query was run without an order.")
-        if context.attemptNumber() > 0:
-            # What the first attempt has taken is not given out twice in one job.
-            raise SparkError("A step of a query was lost; the job is run again as a whole.")
         return cls(text)
+
+    def ask(self, task: int, attempt: int) -> bytes:
+        """What a task says to get a slice. Of two attempts the later one counts: it gets what the other had got."""
+        return said(
+            Kind.TAKE,
+            job=self.job,
+            query=self.query,
+            alone=self.alone,
+            task=task,
+            attempt=attempt,
+        )
 
 
 def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first step: slices from all copy tasks, up to a limit. Its rows say nothing, but that there is a task."""
+    memory.lift()
     for _ in batches:
         pass
-    order = Order.of_task()
     context = TaskContext.get()
+    order = Order.of_task(context)
+    task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
     numbers = list(order.doors)
-    begin = (context.partitionId() if context else 0) % max(1, len(numbers))
+    begin = task % max(1, len(numbers))
     left = order.limit
+    request = order.ask(task, attempt)
     for number in numbers[begin:] + numbers[:begin]:
         door = order.doors[number]
         while left > 0:
-            message = _answer(door, said(Kind.TAKE, job=order.job, query=order.query))
-            if message.kind is Kind.NOTHING:
+            message = _answer(door, request)
+            if message.kind is not Kind.SLICE:
                 break
             left -= len(message.payload)
             yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), SCHEMA)
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The last step: what the query gave, to the copy tasks that it came from. Gives one row: how many records there were."""
+    """The last step: what the query gave, to the copy tasks that it came from.
+
+    Gives one row: how many records there were, and on how many of them the query raised (which only a careful plan tells).
+    """
+    memory.lift()
     order: Order | None = None
     told: set[Door] = set()
-    count = 0
+    count = bad = 0
     for batch in batches:
-        order = order or Order.of_task()
+        order = order or Order.of_task(TaskContext.get())
+        if STATE in batch.schema.names:
+            batch, raised = _sifted(batch)
+            bad += raised
         for number, part in by_desk(batch):
             door = order.doors[number]
             if door not in told:
@@ -84,7 +104,18 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count += batch.num_rows
     for door in told:
         _answer(door, said(Kind.END, job=order.job if order else 0))
-    yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
+    yield pa.RecordBatch.from_pydict(
+        {"records": pa.array([count], pa.int64()), "bad": pa.array([bad], pa.int64())}
+    )
+
+
+def _sifted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Without the records that the query drops; and how many it raised on."""
+    states = batch.column(STATE).to_pylist()
+    kept = [index for index, state in enumerate(states) if state != DROPPED]
+    if len(kept) < len(states):
+        batch = batch.take(pa.array(kept, pa.int32()))
+    return batch, states.count(RAISED)
 
 
 def by_desk(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -69,6 +69,9 @@ class BadRecords:
     """Whether those tell in headers where they come from and what was wrong."""
     are_logged: bool = False
     are_logged_in_full: bool = False
+    factor: int = 3
+    """Replication factor of the topic of dead letters, if it has to be created."""
+    may_lower_factor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +81,3 @@ class QuerySettings:
     terms: QueryTerms
     limits: QueryLimits
     bad: BadRecords
-    remote_name: Callable[[str], str]
-    """What a topic that the query names is called on the target."""

@@ -1,0 +1,53 @@
+"""Why a job of a query failed: what Spark raised in; whether the query is to blame, and the one line that tells out."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import PySparkException
+
+from .functions import FunctionFailed, shown
+
+_CRASHED = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect",
+    "ExecutorLost",
+    "Job aborted due to stage failure",
+)
+_OURS = "sparkmirror.errors.SparkError: "
+_FUNCTION = f"{FunctionFailed.__module__}.{FunctionFailed.__qualname__}: "
+_ABORTED = re.compile(r"Job aborted due to stage failure: .*Lost task .*?\): (.+)$")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """`query`, `crash` or `lost`; and what is said of it."""
+    text = str(error)
+    message = cause_of(text)
+    if _FUNCTION in text:
+        return "query", message
+    if _OURS in text:
+        return "lost", message
+    if "Python worker exited" in text:
+        message = "A Python worker ended in the midst of the query, each time it was tried."
+    if any(word in text for word in _CRASHED):
+        return "crash", message
+    return ("query" if isinstance(error, PySparkException) else "lost"), message
+
+
+def cause_of(text: str) -> str:
+    """The line that tells: what a function raised, or what Spark says, without its trace and the query around it."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    for mark in (_FUNCTION, _OURS):
+        for line in lines:
+            if line.startswith(mark):
+                return shown(FunctionFailed(line.removeprefix(mark)))
+    for line in lines:
+        aborted = _ABORTED.search(line)
+        if aborted is not None:
+            return f"Spark fails with {aborted.group(1)}"
+    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback ")]
+    if traces:
+        raised = [line for line in lines[traces[-1] + 1 :] if _RAISED.match(line)]
+        return raised[0] if raised else lines[0]
+    return lines[0].strip() if lines else "unknown"

@@ -1,0 +1,97 @@
+"""When the offset map is known to be written, so that a position may follow."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from sparkmirror.dataplane.mapping import MapSender
+from sparkmirror.dataplane.sending import SideWrite
+from sparkmirror.formats.offset_map import Place, Run, TopicIds
+from sparkmirror.kafka import messages
+
+TOPIC = "mm2-offset-map.A.internal"
+PLACE, OTHER = Place("orders", 0, "A.orders", 0), Place("orders", 1, "A.orders", 1)
+
+
+class FakeSender:
+    """Keeps what it is given until it is told what came of it."""
+
+    def __init__(self) -> None:
+        self.writes: list[SideWrite] = []
+        self.takes = True
+
+    def write(self, side: SideWrite) -> bool:
+        if self.takes:
+            self.writes.append(side)
+        return self.takes
+
+    def answer(self, code: int = messages.NONE) -> None:
+        writes, self.writes = self.writes, []
+        for side in writes:
+            side.owner.result(side.token, code, 0, None)
+
+
+class Told(list[bool]):
+    """What `flush_then` was answered with."""
+
+
+def made(*topics: str) -> tuple[MapSender, FakeSender]:
+    sender, cluster = FakeSender(), SimpleNamespace(topics=dict.fromkeys(topics))
+    return MapSender(TOPIC, cast(Any, cluster), cast(Any, sender)), sender
+
+
+def test_a_position_follows_what_was_acknowledged_so_far() -> None:
+    mapping, sender = made(TOPIC)
+    told = Told()
+    mapping.flush_then(told.append)
+    assert told == [True], "there is nothing to write"
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush_then(told.append)
+    assert told == [True], "not yet"
+    mapping.found(OTHER, TopicIds(), [Run(0, 0, 3)])
+    sender.answer()
+    assert told == [True, True], "what came later does not matter"
+
+
+def test_it_does_not_follow_a_write_that_failed() -> None:
+    mapping, sender = made(TOPIC)
+    told = Told()
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush_then(told.append)
+    sender.answer(messages.UNKNOWN_TOPIC_OR_PARTITION)
+    assert told == [False]
+    mapping.flush_then(told.append)
+    assert len(sender.writes) == 1, "it is written again"
+    sender.answer()
+    assert told == [False, True]
+
+
+def test_it_does_not_follow_a_write_that_is_still_under_way() -> None:
+    mapping, sender = made(TOPIC)
+    told = Told()
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush()
+    mapping.found(PLACE, TopicIds(), [Run(3, 3, 3)])
+    mapping.flush_then(told.append)
+    assert told == [False]
+    sender.answer()
+    assert told == [False], "only what is told later counts"
+
+
+def test_without_a_map_nothing_is_waited_for() -> None:
+    mapping, sender = made()
+    told = Told()
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush_then(told.append)
+    assert told == [True]
+    assert not sender.writes
+
+
+def test_a_sender_that_takes_nothing() -> None:
+    mapping, sender = made(TOPIC)
+    sender.takes = False
+    told = Told()
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush_then(told.append)
+    assert told == [False]

@@ -1,0 +1,271 @@
+"""A partition with a query, step by step: answers in any order, records that cannot go on, and what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from sparkmirror.dataplane.query.dead_letters import DeadLetters
+from sparkmirror.dataplane.query.routing import BadRecord
+from sparkmirror.errors import QueryFailed
+from sparkmirror.kafka.records import NewRecord
+from sparkmirror.transforms.chain import TransformChain
+from tests.unit.dataplane.query_desk import Query, QueryCopier, Row, settings_of
+from tests.unit.dataplane.two_clusters import World, simulate
+from tests.unit.making import batch
+
+
+def marked(row: Row) -> Row:
+    if row["value"] == b"bad":
+        raise ValueError("it is bad")
+    return {"value": b"*" + row["value"]}
+
+
+def by_value(row: Row) -> Row:
+    return {"topic": row["value"].decode()}
+
+
+QUERIES = {
+    "mark": Query(frozenset({"value"}), marked),
+    "route": Query(frozenset({"topic"}), by_value),
+    "drop": Query(frozenset(), lambda row: None),
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """With slices of one batch each."""
+    simulate(monkeypatch)
+    monkeypatch.setattr("sparkmirror.dataplane.query.copy._SLICE_BYTES", 1)
+    yield World()
+
+
+def fill(world: World, *batches: list[bytes]) -> None:
+    for values in batches:
+        base = world.log.end
+        rows = [NewRecord(base + n, 7, b"k", value, []) for n, value in enumerate(values)]
+        world.log.add(batch(rows, base=base))
+
+
+def copier(world: World, sql: str = "mark", **more: Any) -> QueryCopier:
+    return QueryCopier(world, settings_of(sql, **more), QUERIES)
+
+
+def taken(world: World, count: int, sql: str = "mark", **more: Any) -> QueryCopier:
+    """A copier with so many slices out."""
+    found = copier(world, sql, **more)
+    found.feed(99)
+    found.desk.take(count)
+    assert len(found.desk.out) == count
+    return found
+
+
+def passed(copier: QueryCopier) -> None:
+    for _ in range(9):
+        copier._settle()
+        copier.send(9)
+        copier.answer(9)
+
+
+def values(world: World, topic: str = "A.t") -> list[bytes | None]:
+    return [row[2] for row in world.target.logs[topic, 0].contents()]
+
+
+def test_answers_may_come_in_any_order(world: World) -> None:
+    fill(world, [b"0", b"1"], [b"2"], [b"3"])
+    copy = taken(world, 3)
+    copy.desk.answer(2)
+    copy.desk.answer(1)
+    passed(copy)
+    assert values(world) == []
+    assert copy.copy.position.offset == -1
+    assert not copy.copy.is_idle
+    copy.desk.answer(0)
+    passed(copy)
+    assert values(world) == [b"*0", b"*1", b"*2", b"*3"]
+    assert copy.copy.position.offset == 3
+    assert copy.copy.is_idle
+
+
+def test_the_position_moves_with_what_is_written_not_with_what_is_answered(world: World) -> None:
+    fill(world, [b"0"], [b"1"])
+    copy = taken(world, 2)
+    copy.desk.answer()
+    copy.desk.answer()
+    assert copy.copy.position.offset == -1
+    passed(copy)
+    assert copy.copy.position.offset == 1
+
+
+def test_dropped_records_move_the_position(world: World) -> None:
+    fill(world, [b"0"], [b"1"])
+    copy = copier(world, "drop").converge()
+    assert copy.copy.position.offset == 1
+    assert values(world) == []
+
+
+def test_a_bad_record_that_is_not_tolerated_stops_the_partition_exactly_there(
+    world: World,
+) -> None:
+    fill(world, [b"0", b"1"], [b"2", b"3", b"bad", b"5"], [b"6"])
+    copy = taken(world, 3)
+    copy.desk.answer(2)
+    copy.desk.answer(1)
+    copy.desk.answer(0)
+    passed(copy)
+    assert values(world) == [b"*0", b"*1", b"*2", b"*3"]
+    assert copy.copy.position.offset == 3
+    assert isinstance(copy.error, QueryFailed)
+    assert "t-0: the query fails at offset 4: it is bad" in str(copy.error)
+    assert "errors.tolerance=all" in str(copy.error)
+    again = copier(world)
+    for _ in range(9):
+        again.work()  # who tries again comes to the same place
+    assert values(world) == [b"*0", b"*1", b"*2", b"*3"]
+    assert again.copy.position.offset == 3
+    assert "offset 4" in str(again.error)
+
+
+def test_a_bad_record_at_the_beginning_stops_the_partition_before_it(world: World) -> None:
+    fill(world, [b"bad", b"1"])
+    copy = taken(world, 1)
+    copy.desk.answer()
+    passed(copy)
+    assert values(world) == []
+    assert copy.copy.position.offset == -1
+    assert "offset 0" in str(copy.error)
+
+
+def test_bad_records_that_are_tolerated_are_left_out(world: World) -> None:
+    fill(world, [b"0", b"bad"], [b"bad"], [b"3"])
+    copy = copier(world, are_tolerated=True).converge()
+    assert copy.error is None
+    assert values(world) == [b"*0", b"*3"]
+    assert copy.copy.position.offset == 3
+
+
+def test_a_slice_that_fails_as_a_whole_stops_the_partition_before_it(world: World) -> None:
+    fill(world, [b"0"], [b"1"], [b"2"])
+    copy = taken(world, 3)
+    copy.desk.answer(2)
+    copy.desk.fail(1, "it does not end")
+    copy.desk.answer(0)
+    passed(copy)
+    assert values(world) == [b"*0"]
+    assert copy.copy.position.offset == 0
+    assert "t-0: the query fails at offset 1: it does not end" in str(copy.error)
+
+
+class Letters:
+    """Dead letters that are written when the test says so."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.records = 0
+        self.writer: Any = None
+
+    def take(self, writer: object, bad: BadRecord) -> None:
+        self.writer = writer
+        self.taken.append(bad.record.offset)
+
+    def pending(self, writer: object) -> list[tuple[Letters, int]]:
+        return [(self, len(self.taken))] if self.records < len(self.taken) else []
+
+    def forget(self, writer: object) -> None:
+        self.taken.clear()
+
+    def write(self) -> None:
+        self.records = len(self.taken)
+        self.writer.letters_written()
+
+
+def test_the_position_waits_for_dead_letters(world: World) -> None:
+    fill(world, [b"0", b"bad"], [b"2"])
+    letters = Letters()
+    settings = settings_of("mark", are_tolerated=True)
+    copy = QueryCopier(world, settings, QUERIES, letters=cast(DeadLetters, letters))
+    for _ in range(9):
+        copy.work()
+    assert letters.taken == [1]
+    assert values(world) == [b"*0", b"*2"]
+    assert copy.copy.position.offset == -1
+    letters.write()
+    assert copy.copy.position.offset == 2
+    assert copy.copy.is_idle
+
+
+def test_a_partition_that_is_put_to_rest_forgets_what_it_asked(world: World) -> None:
+    fill(world, [b"0"], [b"1"])
+    copy = taken(world, 2)
+    late = [piece for _, piece in copy.desk.out]
+    copy.copy.suspend()
+    assert copy.desk.out == []
+    assert copy.desk.takers == {}
+    for piece in late:
+        copy.copy.answered(piece)  # type: ignore[attr-defined]
+    passed(copy)
+    assert values(world) == []
+    copy.resume()
+    copy.converge()
+    assert values(world) == [b"*0", b"*1"]
+
+
+def test_a_partition_that_begins_anew_forgets_what_it_asked(world: World) -> None:
+    fill(world, [b"0"], [b"1"], [b"2"])
+    copy = taken(world, 2)
+    late = [piece for _, piece in copy.desk.out]
+    copy.resume()
+    assert copy.desk.out == []
+    for piece in late:
+        copy.copy.answered(piece)  # type: ignore[attr-defined]
+    copy.converge()
+    assert values(world) == [b"*0", b"*1", b"*2"]
+    assert copy.copy.position.offset == 2
+
+
+def test_not_all_that_was_read_is_asked_at_once(world: World) -> None:
+    fill(world, *([b"%d" % n] for n in range(60)))
+    copy = copier(world)
+    copy.feed(99)
+    copy.desk.take()
+    assert 1 < len(copy.desk.out) < 30
+    while copy.desk.out:
+        copy.desk.answer()
+    copy.desk.take()
+    assert len(copy.desk.out) < 30, "nothing of it is written yet"
+    copy.converge()
+    assert values(world) == [b"*%d" % n for n in range(60)]
+
+
+def test_what_follows_waits_until_a_new_target_is_there(world: World) -> None:
+    fill(world, [b"a"], [b"b", b"a"], [b"t"])
+    copy = taken(world, 3, "route")
+    for _ in range(3):
+        copy.desk.answer()
+    passed(copy)
+    assert values(world, "A.a") == [b"a", b"a"]
+    assert values(world, "A.b") == [b"b"]
+    assert values(world) == [b"t"]
+    assert copy.copy.position.offset == 3
+
+
+def test_what_transforms_drop_does_not_come_to_the_desk(world: World) -> None:
+    chain = TransformChain.parse(
+        {
+            "transforms": "f",
+            "transforms.f.type": "Filter",
+            "transforms.f.predicate": "matches",
+            "predicates": "matches",
+            "predicates.matches.type": "TopicNameMatches",
+            "predicates.matches.pattern": ".*",
+        }
+    )
+    fill(world, [b"0"], [b"1"])
+    copy = copier(world, chain=chain)
+    copy.feed(9)
+    copy.desk.take()
+    assert copy.desk.out == []
+    assert copy.copy.position.offset == 1
+    assert copy.copy.is_idle
