@@ -14,6 +14,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -83,6 +84,8 @@ def session_config(settings: Mapping[str, str], *, queries: bool = False) -> dic
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "30s",
         "spark.shuffle.service.enabled": "false",
+        # Spark SQL makes it though nothing is put there; else it would be in the directory that the worker was started in.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"sparkmirror-{os.getuid()}"),
         # A record on which a query overflows the stack (a regular expression can) fails its job, and not all flows with the JVM.
         "spark.executor.killOnFatalError.depth": "0",
         # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
@@ -269,7 +272,10 @@ class SparkSession:
                         "Spark has one slot only, which the copy itself takes: there is none for queries.",
                         "Give the executors more cores.",
                     )
-                self._queries = QueryEngine(context, host, self._query_width, is_local=is_local)
+                jvm = self._gateway.process.pid if self._gateway is not None else None
+                self._queries = QueryEngine(
+                    context, host, self._query_width, is_local=is_local, jvm=jvm
+                )
             return self._queries
 
     def _new_leash(self) -> Leash:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from .functions import FunctionFailed, shown
@@ -22,7 +23,10 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 
 def why(error: BaseException) -> tuple[str, str]:
     """`query`, `crash` or `lost`; and what is said of it."""
-    text = str(error)
+    try:
+        text = str(error)
+    except (Py4JError, OSError):  # to say it, Spark would have to be asked, which is gone
+        return "lost", "Spark is gone."
     message = cause_of(text)
     if _FUNCTION in text:
         return "query", message

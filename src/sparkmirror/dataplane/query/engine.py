@@ -39,6 +39,7 @@ from .columns import NUMBERED, Prepared
 from .frames import Call, Door, Kind, Message, said
 from .functions import load
 from .guards import guarded, is_guardable
+from .priority import TaskThreads
 from .terms import QuerySettings, QueryTerms
 
 log = logging.getLogger(__name__)
@@ -99,9 +100,18 @@ class QueryEngine:
     Invariants: a query has one job at a time; a link that is closed is asked for nothing. Threads end with `close`.
     """
 
-    def __init__(self, context: SparkContext, host: str, width: int, *, is_local: bool) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        host: str,
+        width: int,
+        *,
+        is_local: bool,
+        jvm: int | None = None,
+    ) -> None:
         self.context = context
         self._width = width
+        self.task_threads = TaskThreads(jvm)
         self._listener = socket.create_server((host if is_local else _ANY_ADDRESS, 0))
         self.door = Door(host, self._listener.getsockname()[1], secrets.token_hex(16))
         self._changed = threading.Condition()
@@ -331,6 +341,7 @@ class _Query:
             was_alone = is_alone
 
     def _work(self, links: list[_Link], *, is_alone: bool) -> None:
+        self._engine.task_threads.give_way()
         job = self._engine.next_number()
         order = {
             "job": job,

@@ -16,6 +16,7 @@ from sparkmirror.transforms.record import ConnectRecord
 from .columns import NUMBER, TYPES, row_of
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_HEADERS_AS_BYTES = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _ARROW = {
     "topic": pa.string(),
     "partition": pa.int32(),
@@ -94,15 +95,27 @@ def from_arrow(batches: Sequence[pa.RecordBatch]) -> Given:
     return Given(rows, columns)
 
 
+def _bytes(column: pa.Array) -> list[bytes | None]:
+    """Texts as they are: what a query takes for text need not be UTF-8."""
+    return list(column.cast(pa.binary()).to_pylist())
+
+
+def _text(value: bytes | None) -> str | None:
+    """A text, with a mark in place of what is none: no topic has such a name, nor does a header that was read."""
+    return None if value is None else value.decode(errors="replace")
+
+
 def _values(name: str, column: pa.Array) -> list[Any]:
     match name:
         case "timestamp":
             times = column.cast(pa.int64()).to_pylist()
             return [None if time is None else time // _MS for time in times]
+        case "topic":
+            return [None if text is None else _text(text) for text in _bytes(column)]
         case "headers":
             return [
-                None if row is None else [(header["key"], header["value"]) for header in row]
-                for row in column.to_pylist()
+                None if row is None else [(_text(h["key"]), h["value"]) for h in row]
+                for row in column.cast(_HEADERS_AS_BYTES).to_pylist()
             ]
         case _:
             return list(column.to_pylist())

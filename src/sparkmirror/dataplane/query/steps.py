@@ -18,6 +18,7 @@ from sparkmirror.errors import SparkError
 from . import memory
 from .columns import DROPPED, NUMBER, RAISED, STATE, desk_of
 from .frames import Call, Door, Kind, Message, frame, said
+from .priority import give_way
 from .slices import SCHEMA
 
 ORDER = "sparkmirror.query.token"
@@ -61,6 +62,7 @@ class Order:
 def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first step: slices from all copy tasks, up to a limit. Its rows say nothing, but that there is a task."""
     memory.lift()
+    give_way()
     for _ in batches:
         pass
     context = TaskContext.get()
@@ -86,6 +88,7 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     Gives one row: how many records there were, and on how many of them the query raised (which only a careful plan tells).
     """
     memory.lift()
+    give_way()
     order: Order | None = None
     told: set[Door] = set()
     count = bad = 0
