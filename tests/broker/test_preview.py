@@ -55,6 +55,7 @@ def person(number: int, age: object) -> bytes:
     return json.dumps({"id": number, "age": age, "email": f"p{number}@example.com"}).encode()
 
 
+@pytest.mark.slow
 def test_what_a_query_makes_of_the_newest_records(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -45,8 +45,9 @@ from .terms import QuerySettings, QueryTerms
 log = logging.getLogger(__name__)
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reaches us as exceptions
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - executors are on other machines then
-_JOB_BYTES = 16 << 20
-"""Taken by one step in one job: enough to be worth a job, little enough to be through in a moment."""
+_FIRST_PORTION, _LEAST_PORTION, _MOST_PORTION = 1 << 20, 64 << 10, 16 << 20
+"""Bytes that one step takes in one job: enough to be worth a job, little enough to be through in a moment."""
+_SHORT_S, _LONG_S = 0.7, 2.0
 _LOST_WAITS_S = (0.1, 0.5, 2.0)
 _HELLO_S = 10.0
 _CANCEL_AGAIN_S = 0.25
@@ -60,6 +61,8 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    # What it holds to else is looked at for every row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 _GONE = (Py4JError, OSError, TypeError, AttributeError)
 
@@ -318,6 +321,7 @@ class _Query:
         self._careful_jobs = 0
         """How many of the next jobs are careful, if no record is bad."""
         self._losses = 0
+        self._portion = _FIRST_PORTION
         self.prepared = Prepared(self.number, found.needs, found.gives)
         self.interval = 0.3
         self.limit = 60.0
@@ -347,11 +351,13 @@ class _Query:
             "job": job,
             "query": self.number,
             "alone": is_alone,
-            "limit": _JOB_BYTES,
+            "limit": self._portion,
             "doors": {link.number: list(link.door) for link in links},
         }
         is_careful = not is_alone and self._careful_jobs > 0
+        began = time.monotonic()
         failure = self._collect(job, json.dumps(order), is_careful=is_careful)
+        self._portion = next_portion(self._portion, time.monotonic() - began)
         if failure is None:
             self._losses = 0
             word = said(Kind.DONE, query=self.number, job=job)
@@ -434,6 +440,13 @@ def _asking_spark() -> Iterator[None]:
         raise QueryRefused(said_by_spark(error)) from error
     except _GONE as error:
         raise SparkError(f"Spark is gone: {error}") from error
+
+
+def next_portion(portion: int, seconds: float) -> int:
+    """How much the next job takes, after one that took so long with `portion`: a slow query gets through with less at a time."""
+    if seconds > _LONG_S:
+        return max(_LEAST_PORTION, portion // 2)
+    return min(_MOST_PORTION, portion * 2) if seconds < _SHORT_S else portion
 
 
 def _failure(reason: str, message: str, remedy: str) -> dict[str, str]:
