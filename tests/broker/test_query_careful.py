@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.dataplane.query import engine
+from sparkmirror.dataplane.query import engine, running
 from sparkmirror.dataplane.query.columns import Prepared
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
@@ -59,7 +59,7 @@ def desk(spark: SparkSession) -> Iterator[Desk]:
     made.close()
 
 
-def query_of(spark: SparkSession, prepared: Prepared) -> engine._Query:
+def query_of(spark: SparkSession, prepared: Prepared) -> running.RunningQuery:
     return next(q for q in spark.queries._queries.values() if q.number == prepared.number)
 
 
@@ -91,15 +91,15 @@ def test_the_careful_plan_agrees_with_the_plain_one(
         kept |= some
         bad |= raised
     assert query._careful_jobs == 0
-    query._careful, query._careful_jobs = careful, engine._CAREFUL_JOBS
+    query._careful, query._careful_jobs = careful, running._CAREFUL_JOBS
     found, sifted = asked(desk, prepared, RECORDS)
     assert (found, set(sifted)) == (kept, set(bad))
     if bad:
         first = min(bad)
         assert sifted[first] == bad[first]
-        assert query._careful_jobs == engine._CAREFUL_JOBS
+        assert query._careful_jobs == running._CAREFUL_JOBS
     else:
-        assert query._careful_jobs < engine._CAREFUL_JOBS
+        assert query._careful_jobs < running._CAREFUL_JOBS
     query._careful_jobs = 0  # and from the plain one to the careful one by itself
     assert asked(desk, prepared, RECORDS) == (found, sifted)
     assert bool(query._careful_jobs) == bool(bad)

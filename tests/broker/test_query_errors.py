@@ -12,7 +12,16 @@ import psutil
 import pytest
 from cluster_pair import ClusterPair
 from connect_worker import ConnectWorker, connector_path, worker_properties
-from kafka_tools import NewRecord, consume, end_offsets, produce, topics, wait_for
+from kafka_tools import (
+    NewRecord,
+    consume,
+    create_topic,
+    end_offsets,
+    produce,
+    set_topic_configs,
+    topics,
+    wait_for,
+)
 from worker_flow import Flow
 
 Unique = Callable[[str], str]
@@ -236,6 +245,80 @@ def test_many_bad_records_are_found_in_a_moment(
     wait_written(flow, {0: 3960, 1: 0})
     assert values(flow)[0] == [b"%d" % (n + 1) for n in range(4000) if n % 100 != 7]
     worker.wait_until_says(f"of {flow.topic}-0 left out so far, the first at offset 7: [CAST")
+
+
+def test_a_partition_that_there_is_not_makes_a_bad_record(
+    worker: ConnectWorker, other: Other, flow: Flow, unique: Unique
+) -> None:
+    """Neither does anybody wait for that partition, nor is a topic made wide enough for it."""
+    fill(flow)
+    letters, routed = unique("letters"), f"{flow.topic}.routed"
+    sql = (
+        f"SELECT value, IF(partition = 1, '{routed}', topic) AS topic, "  # noqa: S608 - the test's own
+        f"IF(offset = {AT}, 7, partition) AS partition FROM records"
+    )
+    keys = {
+        "errors_tolerance": "all",
+        "errors_deadletterqueue_topic_name": letters,
+        "errors_deadletterqueue_context_headers_enable": "true",
+    }
+    worker.put(flow.name, flow.config(transform_sql=sql, **keys))
+    wait_written(flow, {0: COUNT - 1, 1: 0})
+    remote = f"{flow.remote}.routed"
+    wait_for(
+        f"{remote} is filled",
+        lambda: (
+            remote in topics(flow.target.bootstrap)
+            and end_offsets(flow.target.bootstrap, remote) == {0: 0, 1: COUNT - 1}
+        ),
+        PATIENCE_S,
+    )
+    wait_for(
+        "both dead letters",
+        lambda: (
+            letters in topics(flow.target.bootstrap)
+            and sum(end_offsets(flow.target.bootstrap, letters).values()) == 2
+        ),
+    )
+    for letter in consume(flow.target.bootstrap, letters):
+        message = dict(letter.headers)["__connect.errors.exception.message"] or b""
+        assert f"gives 7 as partition; {flow.topic} has 2 (0 to 1)" in message.decode()
+    worker.wait_running(flow.name, 2, PATIENCE_S)
+
+
+def test_a_dead_letter_that_its_topic_does_not_take_fails_the_task(
+    worker: ConnectWorker, other: Other, flow: Flow, unique: Unique
+) -> None:
+    fill(flow, b"bad" * 4000)
+    letters = unique("letters")
+    create_topic(flow.target.bootstrap, letters, configs={"max.message.bytes": "5000"})
+    worker.put(
+        flow.name,
+        flow.config(
+            transform_sql=select(NUMBER),
+            errors_tolerance="all",
+            errors_deadletterqueue_topic_name=letters,
+            transforms="h",
+            transforms_h_type="org.apache.kafka.connect.transforms.InsertHeader",
+            transforms_h_header="via",
+            **{"transforms.h.value.literal": "x"},
+        ),
+    )
+    said = sentence(worker, flow)
+    assert f"{flow.topic}-0: the record at offset {AT} makes a dead letter of 12," in said, said
+    assert f"Raise max.message.bytes of {letters}" in said
+    wait_for("the other partition", lambda: written(flow).get(1) == COUNT, PATIENCE_S)
+    assert written(flow)[0] <= AT  # nothing behind it
+    other.goes_on()
+    set_topic_configs(flow.target.bootstrap, letters, {"max.message.bytes": "50000"})
+    found = wait_for("the letter", lambda: consume(flow.target.bootstrap, letters), PATIENCE_S)
+    wait_written(flow, {0: COUNT - 1, 1: COUNT})
+    worker.wait_running(flow.name, 2, PATIENCE_S)
+    left = [n for n in range(COUNT) if n != AT]
+    assert values(flow)[0] == [b"%d" % (n + 1) for n in left]
+    (letter,) = found
+    assert (letter.key, letter.value) == (b"key", b"bad" * 4000)
+    assert letter.headers == (("h", b"1"), ("h", None))  # as it was before the transforms
 
 
 # -- functions that misbehave -------------------------------------------------------------------------

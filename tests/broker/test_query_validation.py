@@ -64,6 +64,20 @@ def test_a_syntax_error(worker: ConnectWorker, flow: Flow) -> None:
     assert "(line 2, pos 25)" in said
 
 
+def test_what_spark_folds_is_told_in_our_words(worker: ConnectWorker, flow: Flow) -> None:
+    nothing = "(SELECT * FROM records WHERE false)"
+    for sql, reason in (
+        ("SELECT 1 AS nonsense, value FROM records WHERE false", "a column 'nonsense', which"),
+        ("SELECT CAST(TIMESTAMP'now' AS STRING) AS value FROM records", "The query asks for 'now'"),
+        (f"SELECT b.value FROM {nothing} a RIGHT JOIN records b ON a.key = b.key", "more than once"),  # noqa: S608
+        ("SELECT value, value FROM (SELECT sha2(value, 256) AS value FROM records)", ""),
+    ):  # fmt: skip
+        config = {**flow.config(transform_sql=sql), "name": flow.name}
+        answer = worker.request("PUT", _VALIDATE, config)
+        said = [error for e in answer.document["configs"] for error in e["value"]["errors"]]
+        assert (len(said) == 1, reason in "".join(said)) == (bool(reason), True)
+
+
 @pytest.mark.slow
 def test_an_unknown_column(worker: ConnectWorker, flow: Flow) -> None:
     said = refused(

@@ -15,6 +15,12 @@ from sparkmirror.policy.filters import compile_java_patterns
 
 SQL, SQL_FILE, TOPICS = "transform.sql", "transform.sql.file", "transform.topics"
 FUNCTIONS = "transform.functions"
+_BLANK = re.compile(r"\s+|--(?:\\\n|[^\r\n])*")
+_COMMENT_MARK = re.compile(r"/\*(?!\+)|\*/")  # behind `/*+` is a hint
+_TOKEN = re.compile(
+    r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|\w+|.""", re.DOTALL
+)
+"""What Spark's lexer takes for one: texts, raw texts (in which a backslash is only that), names. All else by the character."""
 
 
 def _key(name: str, kind: KeyType, default: str | None, doc: str, check: object = None) -> Key:
@@ -157,7 +163,7 @@ def _sql(props: Mapping[str, str]) -> str | None:
     given = (props.get(SQL) or "").strip()
     file = (props.get(SQL_FILE) or "").strip()
     if given:
-        return given.rstrip(";").rstrip()
+        return _statement(given)
     if not file:
         return None
     try:
@@ -169,7 +175,35 @@ def _sql(props: Mapping[str, str]) -> str | None:
         ) from error
     if not text:
         raise ConfigError(f"{SQL_FILE}={file} is empty.", "Write the query into it.")
-    return text.rstrip(";").rstrip()
+    return _statement(text)
+
+
+def _statement(text: str) -> str:
+    """A query without the semicolon that ends it and what comes behind that: blanks, comments, more of them."""
+    end: int | None = None
+    at = 0
+    while at < len(text):
+        behind = _skipped(text, at)
+        if behind > at:
+            at = behind
+        elif text[at] == ";":
+            end, at = at if end is None else end, at + 1
+        else:  # something of the query itself
+            token = _TOKEN.match(text, at)
+            end, at = None, token.end() if token else at + 1
+    return text[:end].rstrip()
+
+
+def _skipped(text: str, at: int) -> int:
+    """Where the blanks or the comment end that begin here; `at` itself if none do. Comments may be inside of comments."""
+    if found := _BLANK.match(text, at):
+        return found.end()
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, at) if _COMMENT_MARK.match(text, at) else ():
+        depth += 1 if mark[0] == "/*" else -1
+        if depth <= 0:
+            return mark.end()
+    return at
 
 
 def query_problems(props: Mapping[str, str]) -> list[Problem]:

@@ -95,6 +95,8 @@ def session_config(settings: Mapping[str, str], *, queries: bool = False) -> dic
     found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
     if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
         del found["spark.driver.host"]  # executors elsewhere must be able to call back
+    # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
+    found["spark.speculation"] = "false"
     if local_width(found["spark.master"]) is not None:
         found["spark.master"] = f"local[{_PLENTY}]"
     quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sparkmirror.errors import BrokerError, KafkaError, NumberingLost, ReplicationError
 from sparkmirror.formats.position import Entry, Position, TargetPosition
@@ -27,6 +27,18 @@ from .resume import hex_id
 log = logging.getLogger(__name__)
 
 Opened = list[TargetPosition]
+
+
+@dataclass(slots=True)
+class _Wish:
+    """What is wanted of a topic."""
+
+    width: int = 0
+    """The number of partitions that it should have."""
+    last: int = 0
+    """The last partition that a record goes to."""
+    is_ours: bool = False
+    """Whether records are sent there one by one, so that nobody else creates it."""
 
 
 class TargetOpener:
@@ -112,33 +124,44 @@ class TargetOpener:
 
     def _provide(self, copies: Iterable[RecordCopy]) -> dict[str, KafkaError]:
         """Create and widen topics that are missing, as wide as they should be; gives those that cannot be had, with the error."""
-        wanted: dict[str, int] = {}
-        created_here: set[str] = set()
-        for copy in copies:
-            # Where records are placed by their keys, each of their partitions is wanted: that is wide enough.
-            places = copy.routing.places
-            count = 0 if places else len(self._source.topic(copy.plan.topic).partitions)
-            for topic, partition in copy.wanted:
-                wanted[topic] = max(wanted.get(topic, 0), count, partition + 1)
-                if copy.routing.topic is None:
-                    created_here.add(topic)
-        self._target.refresh(wanted)
-        existing = {name: info for name, info in self._target.topics.items() if name in wanted}
+        wishes = self._wishes(copies)
+        self._target.refresh(wishes.keys())
+        existing = {name: info for name, info in self._target.topics.items() if name in wishes}
         errors: dict[str, KafkaError] = {}
-        missing = {name: count for name, count in wanted.items() if name not in existing}
-        for name in missing.keys() - created_here:
-            # The connector creates it, with the configs of the source's.
-            errors[name] = _missing(name, self._target)
-        errors |= self._create({n: c for n, c in missing.items() if n in created_here})
+        for name, wish in wishes.items():
+            if wish.is_ours:
+                continue
+            # The connector creates and widens it, with the configs of the source's.
+            if name not in existing:
+                errors[name] = _missing(name, self._target)
+            elif len(existing[name].partitions) <= wish.last:
+                errors[name] = _narrow(
+                    name, len(existing[name].partitions), wish.last, self._target
+                )
+        ours = {name: wish.width for name, wish in wishes.items() if wish.is_ours}
+        errors |= self._create({n: width for n, width in ours.items() if n not in existing})
         narrow = {
-            name: wanted[name]
-            for name, info in existing.items()
-            if name in created_here and len(info.partitions) < wanted[name]
+            name: width
+            for name, width in ours.items()
+            if name in existing and len(existing[name].partitions) < width
         }
         widened = admin.create_partitions(self._target, narrow)
         errors |= {name: error for name, error in widened.items() if error is not None}
         self._await_leaders(copies, errors)
         return errors
+
+    def _wishes(self, copies: Iterable[RecordCopy]) -> dict[str, _Wish]:
+        found: dict[str, _Wish] = {}
+        for copy in copies:
+            # Where records are placed by their keys, each of their partitions is wanted: that is wide enough.
+            places = copy.routing.places
+            count = 0 if places else len(self._source.topic(copy.plan.topic).partitions)
+            for topic, partition in copy.wanted:
+                wish = found.setdefault(topic, _Wish())
+                wish.width = max(wish.width, count, partition + 1)
+                wish.last = max(wish.last, partition)
+                wish.is_ours |= copy.routing.topic is None
+        return found
 
     def _create(
         self, counts: Mapping[str, int], factor: int | None = None
@@ -188,4 +211,13 @@ def _missing(topic: str, cluster: Cluster) -> KafkaError:
         f"Writing to topic {topic} on {cluster.settings}",
         "transforms send records there, and it does not exist",
         "The connector creates it when it looks at the topics next; create it yourself if the connector may not.",
+    )
+
+
+def _narrow(topic: str, count: int, partition: int, cluster: Cluster) -> KafkaError:
+    return messages.broker_error(
+        messages.UNKNOWN_TOPIC_OR_PARTITION,
+        f"Writing to topic {topic} on {cluster.settings}",
+        f"it has {count} partition(s), and a record goes to partition {partition}",
+        "The connector widens it when it looks at the topics next; widen it yourself if the connector may not.",
     )

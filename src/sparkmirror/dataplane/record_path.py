@@ -245,7 +245,6 @@ class RecordCopy(PartitionCopy):
             lane = self._lanes[key]
             if lane.take(part):
                 taken.append((lane, lane.pushed))
-        taken += self._entered()
         if taken:
             self._steps.append(_Step(offset, epoch, taken))
         elif self._steps:  # nothing of it is to be written: it is done with the one before
@@ -253,10 +252,6 @@ class RecordCopy(PartitionCopy):
         else:
             self._reach(offset, epoch)
             self._task.moved(self)
-
-    def _entered(self) -> list[tuple[Counted, int]]:
-        """What else must be written before the piece that is just entering is done."""
-        return []
 
     def _reach(self, offset: int, leader_epoch: int) -> None:
         self._offset = offset

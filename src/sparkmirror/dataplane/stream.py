@@ -7,6 +7,7 @@ whichever offset: that is what lets a sequence number stand for a record (see `p
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from sparkmirror.errors import CorruptBatch
 from sparkmirror.kafka import records
@@ -93,11 +94,16 @@ class Piece:
             return self.opened
         return records.decode(self.view if self.original is None else self.original)
 
+    def offsets(self, found: list[Record]) -> Sequence[int]:
+        """The source offsets of its records, which are these; a verbatim batch may be re-addressed by now (see below)."""
+        if self.opened is None and self.original is None:
+            return range(self.first_offset, self.first_offset + len(found))
+        return [record.offset for record in found]
+
     def records_with_offsets(self) -> list[tuple[int, Record]]:
         """Records with their source offsets; a verbatim batch may be re-addressed by now, so it is counted from its first."""
-        if self.opened is None and self.original is None:
-            return list(enumerate(records.decode(self.view), self.first_offset))
-        return [(record.offset, record) for record in self.records()]
+        found = self.records()
+        return list(zip(self.offsets(found), found, strict=True))
 
     def offset_runs(self) -> list[tuple[int, int]]:
         """The source offsets of its records, as first offsets and lengths of runs."""

@@ -77,7 +77,17 @@ def test_what_is_said() -> None:
     assert {topic: query.asks(topic) for topic in wanted} == wanted
 
 
-@pytest.mark.parametrize("sql", ["SELECT 1", " SELECT 1 ;", "SELECT 1;;\n", "\tSELECT 1 ; "])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        " SELECT 1 ;",
+        "SELECT 1;;\n",
+        "\tSELECT 1 ; ",
+        "SELECT 1; -- that was it",
+        "SELECT 1; -- that's it; really\n/* and; /* that */ too */ ; \n",
+    ],
+)
 def test_blanks_and_a_semicolon_at_the_end_do_not_count(sql: str, tmp_path: Path) -> None:
     file = tmp_path / "q.sql"
     file.write_text(sql)
@@ -85,6 +95,36 @@ def test_blanks_and_a_semicolon_at_the_end_do_not_count(sql: str, tmp_path: Path
         found = QueryConfig.parse(props)
         assert found is not None
         assert found.sql == "SELECT 1"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ';' -- no; end",
+        "SELECT 'it''s; -- ' AS value",
+        r"SELECT '\'; -- ' AS value",
+        'SELECT "; -- " AS value',
+        "SELECT `; -- ` AS value",
+        "SELECT 1 /* ; */ /*+ hint */ FROM records",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; /* is not closed",
+        "SELECT 1; 'is not closed",
+        "-- nothing; at all",
+    ],
+)
+def test_a_semicolon_elsewhere_is_left_to_spark(sql: str) -> None:
+    assert parsed(transform_sql=sql).sql == sql
+    if not sql.endswith(("closed", "-- no; end", "at all")):
+        assert parsed(transform_sql=f"{sql}; -- end").sql == sql
+
+
+def test_a_backslash_in_a_raw_text_stands_for_itself() -> None:
+    sql = r"SELECT r'\' AS value, colr'\';' AS key"
+    assert parsed(transform_sql=f"{sql}; -- '").sql == sql
+
+
+def test_a_comment_before_the_semicolon_stays() -> None:
+    assert parsed(transform_sql="SELECT 1 -- why\n; -- end").sql == "SELECT 1 -- why"
 
 
 def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:

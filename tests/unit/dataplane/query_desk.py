@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from sparkmirror.dataplane.partition import Budget
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
-from sparkmirror.dataplane.query.columns import NUMBER, Prepared, first_number
+from sparkmirror.dataplane.query.columns import NUMBER, TYPES, Prepared, first_number
 from sparkmirror.dataplane.query.copy import QueryCopy
 from sparkmirror.dataplane.query.dead_letters import DeadLetters
-from sparkmirror.dataplane.query.desk import Desk, Slice, Taker
+from sparkmirror.dataplane.query.desk import Desk
+from sparkmirror.dataplane.query.parts import Slice, Taker
 from sparkmirror.dataplane.query.routing import QueryRouting
-from sparkmirror.dataplane.query.slices import SCHEMA, from_arrow, to_arrow
+from sparkmirror.dataplane.query.slices import from_arrow, schema_of, to_arrow
 from sparkmirror.dataplane.query.terms import BadRecords, QueryLimits, QuerySettings, QueryTerms
 from sparkmirror.dataplane.record_path import RecordCopy
 from sparkmirror.dataplane.routing import Routings
@@ -130,17 +131,18 @@ def _passed(
     return piece.passed(start, len(rows), from_arrow([result]))
 
 
-def _result(query: Query, sent: bytes) -> pa.RecordBatch:
-    batch = pa.ipc.read_record_batch(pa.py_buffer(sent), SCHEMA)
-    times = batch.column("timestamp").cast(pa.int64())  # Python has no times after the year 9999
-    table = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
+def _result(query: Query, sent: memoryview) -> pa.RecordBatch:
+    table = pa.ipc.read_record_batch(pa.py_buffer(sent), schema_of(query.needs))
+    if "timestamp" in query.needs:  # Python has no times after the year 9999
+        times = table.column("timestamp").cast(pa.int64())
+        table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", times)
     rows = [(row[NUMBER], query.apply(row)) for row in table.to_pylist()]
     given = [
         {NUMBER: number, **{name: found[name] for name in query.gives}}
         for number, found in rows
         if found is not None
     ]
-    fields = [SCHEMA.field(name) for name in SCHEMA.names if name in (NUMBER, *query.gives)]
+    fields = [each for each in schema_of(TYPES) if each.name in (NUMBER, *query.gives)]
     return pa.RecordBatch.from_pylist(given, schema=pa.schema(fields))
 
 

@@ -25,8 +25,9 @@ from sparkmirror.dataplane.query.columns import (
     STATE,
     Prepared,
 )
-from sparkmirror.dataplane.query.desk import Desk, Slice
+from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.frames import Call, Door, Kind, Message, said
+from sparkmirror.dataplane.query.parts import Slice
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
 from sparkmirror.errors import QueryFailed, SparkError
 from sparkmirror.transforms.record import ConnectRecord
@@ -153,6 +154,7 @@ class Job:
             "query": 3,
             "alone": self.alone,
             "limit": self.limit,
+            "needs": ["value"],
             "doors": {"7": list(self.hub.desk or ())},
         }
         context = Context(json.dumps(order), self.task, self.attempt)

@@ -18,6 +18,10 @@ def test_spark_is_quiet_and_small_by_default() -> None:
     assert "-Dsparkmirror.spark.level=off" in config["spark.driver.extraJavaOptions"]
 
 
+def test_no_task_is_run_twice_at_once_whatever_the_user_says() -> None:
+    assert session_config({"spark.speculation": "true"})["spark.speculation"] == "false"
+
+
 def test_the_users_keys_win() -> None:
     config = session_config(
         {

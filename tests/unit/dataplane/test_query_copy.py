@@ -9,7 +9,7 @@ import pytest
 
 from sparkmirror.dataplane.query.dead_letters import DeadLetters
 from sparkmirror.dataplane.query.routing import BadRecord
-from sparkmirror.errors import QueryFailed
+from sparkmirror.errors import QueryFailed, ReplicationError
 from sparkmirror.kafka.records import NewRecord
 from sparkmirror.transforms.chain import TransformChain
 from tests.unit.dataplane.query_desk import Query, QueryCopier, Row, settings_of
@@ -162,13 +162,13 @@ class Letters:
     """Dead letters that are written when the test says so."""
 
     def __init__(self) -> None:
-        self.taken: list[int] = []
+        self.taken: list[BadRecord] = []
         self.records = 0
         self.writer: Any = None
 
     def take(self, writer: object, bad: BadRecord) -> None:
         self.writer = writer
-        self.taken.append(bad.record.offset)
+        self.taken.append(bad)
 
     def pending(self, writer: object) -> list[tuple[Letters, int]]:
         return [(self, len(self.taken))] if self.records < len(self.taken) else []
@@ -176,23 +176,121 @@ class Letters:
     def forget(self, writer: object) -> None:
         self.taken.clear()
 
-    def write(self) -> None:
-        self.records = len(self.taken)
+    def write(self, count: int = 1 << 30) -> None:
+        self.records = min(count, len(self.taken))
         self.writer.letters_written()
 
+    def refuse(self, number: int) -> None:
+        self.writer.letters_refused(self, number, ReplicationError(f"letter {number} is refused"))
 
-def test_the_position_waits_for_dead_letters(world: World) -> None:
-    fill(world, [b"0", b"bad"], [b"2"])
+
+def with_letters(world: World, letters: Letters, **more: Any) -> QueryCopier:
+    settings = settings_of("mark", are_tolerated=True, **more)
+    return QueryCopier(world, settings, QUERIES, letters=cast(DeadLetters, letters))
+
+
+def test_dead_letters_are_written_before_anything_behind_them(world: World) -> None:
+    """Who resumes the partition sees what the target has, and not which letters were written."""
+    fill(world, [b"0", b"bad"], [b"2"], [b"bad"])
     letters = Letters()
-    settings = settings_of("mark", are_tolerated=True)
-    copy = QueryCopier(world, settings, QUERIES, letters=cast(DeadLetters, letters))
+    copy = with_letters(world, letters)
     for _ in range(9):
         copy.work()
-    assert letters.taken == [1]
+    assert [bad.record.offset for bad in letters.taken] == [1, 3]
+    assert values(world) == []
+    assert copy.copy.position.offset == -1
+    letters.write(1)
+    passed(copy)
     assert values(world) == [b"*0", b"*2"]
+    assert copy.copy.position.offset == 2
+    letters.write(2)
+    assert copy.copy.position.offset == 3
+    assert copy.copy.is_idle
+
+
+def test_a_dead_letter_that_was_not_written_is_written_by_whoever_comes_next(world: World) -> None:
+    fill(world, [b"0", b"bad"], [b"2"])
+    for _ in range(2):  # killed before the answer came
+        copy = with_letters(world, letters := Letters())
+        for _ in range(9):
+            copy.work()
+        copy.flush()
+        assert [bad.record.offset for bad in letters.taken] == [1]
+
+
+def test_a_partition_goes_on_when_its_dead_letters_are_written(world: World) -> None:
+    fill(world, [b"bad"], *([b"%d" % n] for n in range(1, 21)))
+    letters = Letters()
+    copy = with_letters(world, letters)
+    for _ in range(9):
+        copy.work()
+    copy.desk.takers.clear()  # no fetch answer comes any more
     assert copy.copy.position.offset == -1
     letters.write()
+    assert copy.copy.position.offset == 0
+    assert len(copy.desk.takers) == 1
+
+
+def test_a_dead_letter_that_is_refused_stops_the_partition_before_its_record(world: World) -> None:
+    fill(world, [b"0", b"bad"], [b"2"], [b"bad"], [b"4"], [b"5"])
+    letters = Letters()
+    copy = with_letters(world, letters)
+    for _ in range(9):
+        copy.work()
+    letters.refuse(1)
+    was_idle = copy.copy.is_idle  # the letter before it is still on its way
+    letters.write(1)
+    passed(copy)
+    assert (was_idle, copy.copy.is_idle) == (False, True)
     assert copy.copy.position.offset == 2
+    assert copy.copy.fetch_trouble
+    assert str(copy.error) == "letter 1 is refused"
+    copy.flush()
+    again = with_letters(world, letters := Letters())
+    for _ in range(9):
+        again.work()
+    assert [bad.record.offset for bad in letters.taken] == [3]  # it is tried again
+    letters.write()
+    again.converge()
+    assert again.copy.position.offset == 5
+    assert values(world) == [b"*0", b"*2", b"*4", b"*5"]
+
+
+def test_dead_letters_are_as_the_source_has_them(world: World) -> None:
+    chain = TransformChain.parse(
+        {
+            "transforms": "h",
+            "transforms.h.type": "InsertHeader",
+            "transforms.h.header": "via",
+            "transforms.h.value.literal": "x",
+        }
+    )
+    fill(world, [b"0"], [b"1", b"bad"], [b"bad"])
+    letters = Letters()
+    copy = with_letters(world, letters, chain=chain)
+    for _ in range(9):
+        copy.work()
+    assert [tuple(bad.record) for bad in letters.taken] == [
+        ("t", 0, offset, 7, b"k", b"bad", []) for offset in (2, 3)
+    ]
+    letters.write()
+    passed(copy)
+    assert [row[3] for row in world.target.logs["A.t", 0].contents()] == [[("via", b"x")]] * 2
+
+
+def test_a_batch_that_cannot_be_read_stops_the_partition_exactly_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkmirror.dataplane.query.copy._SLICE_BYTES", 1 << 20)
+    fill(world, [b"0", b"1"], [b"2"])
+    world.log.add(batch([NewRecord(3, 7, b"k", b"3", [])], base=3, attributes=1))  # no gzip
+    fill(world, [b"4"])
+    copy = copier(world)
+    for _ in range(9):
+        copy.work()
+    assert values(world) == [b"*0", b"*1", b"*2"]
+    assert copy.copy.position.offset == 2
+    assert "t-0: from offset 3 on" in str(copy.error)
     assert copy.copy.is_idle
 
 

@@ -14,10 +14,13 @@ from sparkmirror.dataplane.query import dead_letters
 from sparkmirror.dataplane.query.dead_letters import DeadLetters
 from sparkmirror.dataplane.query.routing import BadRecord
 from sparkmirror.dataplane.query.terms import BadRecords
+from sparkmirror.dataplane.record_path import Counted
 from sparkmirror.dataplane.sending import Sender, SideWrite
+from sparkmirror.errors import RecordTooLarge, ReplicationError
 from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.record import ConnectRecord
 
 PLAN = PartitionPlan("t", 1, "A.t", task=4)
@@ -27,9 +30,13 @@ PLAN = PartitionPlan("t", 1, "A.t", task=4)
 class Partition:
     plan: PartitionPlan = PLAN
     written: int = 0
+    refused: list[tuple[int, ReplicationError]] = field(default_factory=list)
 
     def letters_written(self) -> None:
         self.written += 1
+
+    def letters_refused(self, letters: Counted, number: int, error: ReplicationError) -> None:
+        self.refused.append((number, error))
 
 
 @dataclass
@@ -37,7 +44,7 @@ class Target:
     """A cluster with so many brokers; topics can be created."""
 
     brokers: dict[int, str] = field(default_factory=lambda: {1: "a"})
-    settings: str = "B"
+    settings: ClientSettings = ClientSettings("B", (("h", 1),))  # noqa: RUF009 - it is frozen
     there: dict[str, Any] = field(default_factory=dict)
     topics: dict[str, Any] = field(default_factory=dict)
     asked: list[NewTopic] = field(default_factory=list)
@@ -64,15 +71,18 @@ class Out:
 
     writes: list[SideWrite] = field(default_factory=list)
     stale: bool = False
+    has_leader: bool = True
 
     def write(self, side: SideWrite) -> bool:
-        self.writes.append(side)
-        return True
+        if self.has_leader:
+            self.writes.append(side)
+        return self.has_leader
 
-    def answer(self, code: int = messages.NONE) -> list[list[Any]]:
-        """The target says this to all that is under way; gives the letters of each write."""
+    def answer(self, *codes: int) -> list[list[Any]]:
+        """The target says this to what is under way, or that all is well; gives the letters of each write."""
         writes, self.writes = self.writes, []
-        for side in writes:
+        for number, side in enumerate(writes):
+            code = codes[number] if number < len(codes) else messages.NONE
             side.owner.result(side.token, code, 0, None)
         return [records.decode(memoryview(side.batch)) for side in writes]
 
@@ -145,21 +155,110 @@ def test_the_topic_is_created_with_one_partition_and_no_more_copies_than_brokers
     assert len(made.out.writes) == 1
 
 
-def test_a_factor_that_was_asked_for_is_not_lowered(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_factor_that_was_asked_for_is_not_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench(monkeypatch, dead_letters="dead", factor=2, may_lower_factor=False)
-    made.letters.take(Partition(), bad(5))
+    partition = Partition()
+    made.letters.take(partition, bad(5))
+    made.letters.pending(partition)
+    assert partition.refused == []  # its step is not there yet
     for _ in range(100):
         made.turn(0.1)
     assert {topic.replication_factor for topic in made.target.asked} == {2}
     assert len(made.target.asked) <= 11  # not at every turn
-    assert caplog.text.count("Dead letters cannot be written to dead") <= 2
-    assert "INVALID_REPLICATION_FACTOR" in caplog.text
+    ((number, error),) = partition.refused
+    assert number == 0
+    assert str(error).startswith("t-1: the record at offset 5 cannot be written to dead")
+    assert "INVALID_REPLICATION_FACTOR" in str(error)
+    assert "errors.deadletterqueue.topic.replication.factor" in error.remedy
     assert made.out.writes == []
-    made.target.brokers[2] = "b"
+    made.letters.forget(partition)  # it is tried again later
+    create_by_hand = {"dead": SimpleNamespace(partitions={0: None})}
+    made.target.topics = made.target.there = create_by_hand
+    made.letters.take(partition, bad(5))
     made.turn(10)
     assert len(made.out.writes) == 1
+    made.letters.take(partition, bad(6))
+    made.out.has_leader = False
+    made.turn()  # that may pass: what was refused before is past
+    assert len(partition.refused) == 1
+
+
+def test_a_topic_that_cannot_be_created_right_now_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(monkeypatch, dead_letters="dead", factor=1)
+    made.target.denied = messages.NOT_CONTROLLER
+    partition = Partition()
+    made.letters.take(partition, bad(5))
+    for _ in range(100):
+        made.turn(0.1)
+    assert partition.refused == []
+    assert caplog.text.count("Dead letters cannot be written to dead") <= 2
+    made.target.denied = messages.NONE
+    made.turn(10)
+    assert len(made.out.writes) == 1
+
+
+LARGE = b"." * (600 << 10)
+"""So much that no two of them go together."""
+
+
+def test_a_step_is_not_done_by_letters_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bench(monkeypatch, dead_letters="dead")
+    partition = Partition()
+    made.letters.take(partition, bad(5, LARGE))
+    ((first, one),) = made.letters.pending(partition)
+    for offset in (6, 7):
+        made.letters.take(partition, bad(offset, LARGE))
+    ((last, three),) = made.letters.pending(partition)
+    assert (one, three) == (1, 3)
+    made.out.answer(messages.NOT_LEADER_OR_FOLLOWER)
+    assert (first.records, partition.written) == (0, 0)
+    made.turn(2)
+    made.out.answer()
+    assert (first.records, last.records, partition.written) == (3, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (messages.MESSAGE_TOO_LARGE, RecordTooLarge, ["614,", "max.message.bytes of dead"]),
+        (messages.TOPIC_AUTHORIZATION_FAILED, ReplicationError, ["Write on topic dead"]),
+        (messages.INVALID_RECORD, ReplicationError, ["INVALID_RECORD", "cleanup.policy=delete"]),
+    ],
+)
+def test_a_letter_that_is_refused_for_good_is_told(
+    monkeypatch: pytest.MonkeyPatch, code: int, kind: type, words: list[str]
+) -> None:
+    made = bench(monkeypatch, dead_letters="dead")
+    partition = Partition()
+    for offset in (5, 6, 7):
+        made.letters.take(partition, bad(offset, LARGE))
+    made.turn()
+    made.out.answer(messages.NOT_LEADER_OR_FOLLOWER, code, code)
+    ((number, error),) = partition.refused
+    assert number == 1
+    assert type(error) is kind
+    said = str(error)
+    assert said.startswith("t-1: the record at offset 6 ")
+    assert all(word in said for word in ["dead", *words]), said
+    made.turn(2)
+    (only,) = made.out.answer()  # what comes before it; the rest is written when it is tried again
+    assert len(only) == 1
+    assert partition.written == 1
+    made.letters.forget(partition)
+
+
+def test_what_is_heard_of_letters_that_were_forgotten_is_nobodys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = bench(monkeypatch, dead_letters="dead")
+    partition = Partition()
+    made.letters.take(partition, bad(5))
+    made.turn()
+    made.letters.forget(partition)
+    made.out.answer(messages.MESSAGE_TOO_LARGE)
+    assert partition.refused == []
 
 
 def test_letters_that_are_refused_are_tried_again_after_a_while(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sparkmirror.dataplane.query import parts
 from sparkmirror.dataplane.query.frames import Call, Door, Kind, frame, said
 from sparkmirror.errors import QueryRefused, SparkError
 from tests.unit.dataplane.query_hub import (
@@ -455,3 +456,18 @@ def test_results_without_columns_are_not_taken(made: Bench) -> None:
     turned(made.desk, is_closed)
     call.close()
     assert made.hub.desk.token != TOKEN  # each desk has its own
+
+
+def test_a_slice_of_more_rows_than_can_be_numbered_goes_out_in_parts(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_ROWS", 2)
+    one = partition([b"a", b"drop", b"c", b"d", b"e"])
+    made.desk.offer(made.prepared, one)
+    job = made.job()
+    batches = job.take()
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
+    job.give(*map(upper, batches))
+    made.tell(Kind.DONE, job)
+    turned(made.desk, lambda: one.answers)
+    assert outcome(one) == [({0: b"A", 2: b"C", 3: b"D", 4: b"E"}, {})]

@@ -93,6 +93,23 @@ def test_a_function_with_hints_has_their_type(module: str) -> None:
     assert made.func(b"a") == b"A"
 
 
+def test_a_type_that_is_a_text_is_kept_for_spark_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a function that comes from a module further in, which is imported once only."""
+    name = f"package_of_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("from .inner import count\n")
+    (tmp_path / name / "inner.py").write_text(
+        "from pyspark.sql.functions import udf\n@udf('int')\ndef count(value): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(2):
+        assert load(f"{name}:count", PLENTY)._returnType == "int"
+    for each in (name, f"{name}.inner"):
+        sys.modules.pop(each)
+
+
 # -- in a worker ------------------------------------------------------------------------------------
 
 

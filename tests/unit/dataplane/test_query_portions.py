@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from sparkmirror.dataplane.query.engine import next_portion
+from sparkmirror.dataplane.query.running import next_portion
 
 
 def grown(portion: int, seconds: float, jobs: int = 40) -> list[int]:

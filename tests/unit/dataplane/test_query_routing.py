@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from sparkmirror.dataplane.plan import PartitionPlan
+from sparkmirror.dataplane.query import routing as query_routing
+from sparkmirror.dataplane.query.columns import Prepared
 from sparkmirror.dataplane.query.desk import Desk
+from sparkmirror.dataplane.query.parts import Slice
 from sparkmirror.dataplane.query.routing import Outcome, QueryRouting
 from sparkmirror.dataplane.routing import Parts
 from sparkmirror.dataplane.shape import Shape
@@ -21,6 +24,7 @@ from sparkmirror.errors import QueryRefused
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, TopicPartition
 from sparkmirror.kafka.records import NewRecord
 from sparkmirror.transforms.chain import TransformChain
+from sparkmirror.transforms.record import ConnectRecord
 from tests.unit.dataplane.query_desk import FakeDesk, Query, Row, settings_of
 from tests.unit.making import Content, batch, content, fetched
 
@@ -199,6 +203,16 @@ def test_what_is_no_name_for_a_topic_is_a_bad_record(name: str | None) -> None:
     assert "topic" in found.bad[0].message
 
 
+@pytest.mark.parametrize(("length", "is_bad"), [(247, False), (248, True), (249, True)])
+def test_a_name_that_is_too_long_behind_the_policy_is_a_bad_record(
+    length: int, is_bad: bool
+) -> None:
+    found = outcome(routing(query("topic", topic="x" * length)), pieces(1))
+    assert bool(found.bad) == is_bad
+    assert [len(topic) for (topic, _), _ in found.parts] == ([] if is_bad else [249])
+    assert all("longer than 249" in bad.message for bad in found.bad)
+
+
 # -- partitions -----------------------------------------------------------------------------------------
 
 
@@ -229,11 +243,25 @@ def test_a_partition_that_is_given_is_taken() -> None:
     }
 
 
-@pytest.mark.parametrize("number", [-1, 1 << 30])
-def test_what_is_no_partition_is_a_bad_record(number: int) -> None:
-    found = outcome(routing(query("partition", partition=number)), pieces(1))
+@pytest.mark.parametrize("number", [-1, 4, 1 << 30])
+@pytest.mark.parametrize("gives", [("partition",), ("partition", "topic")])
+def test_a_partition_that_the_source_has_not_is_a_bad_record(
+    number: int, gives: tuple[str, ...]
+) -> None:
+    asked = query(*gives, partition=number, topic="other")
+    found = outcome(routing(asked), pieces(1))
     assert found.parts == []
-    assert "partition" in found.bad[0].message
+    said = found.bad[0].message
+    assert f"The query gives {number} as partition; t has 4 (0 to 3)" in said
+    assert "target.partitions" in said
+
+
+@pytest.mark.parametrize(("number", "is_bad"), [(1, False), (2, True), (3, True)])
+def test_with_target_partitions_those_count(number: int, is_bad: bool) -> None:
+    asked = routing(query("partition", partition=number), replace(PLAN, places=2))
+    found = outcome(asked, pieces(1))
+    assert [key for key, _ in found.parts] == ([] if is_bad else [("A.t", number)])
+    assert ["the copy of t has 2 (0 to 1)" in bad.message for bad in found.bad] == [True] * is_bad
 
 
 def test_records_are_placed_by_the_keys_that_the_query_gives() -> None:
@@ -308,7 +336,7 @@ def test_records_that_transforms_drop_do_not_come_to_the_query() -> None:
         }
     )
     portion = routing(query("value"), chain=chain).open(pieces(2, 1))
-    assert portion.rows == []
+    assert not portion.rows
     assert len(portion.pieces) == 2
 
 
@@ -342,3 +370,20 @@ def test_a_query_that_is_refused_is_told_with_the_partition() -> None:
     settings = settings_of("another")
     with pytest.raises(QueryRefused, match=r"t-1: There is no another\."):
         QueryRouting(PLAN, Shape.of(PLAN, settings), settings, cast(Desk, FakeDesk({})))
+
+
+def test_alignment_asks_for_no_more_at_once_than_is_worth_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    ask = FakeDesk.ask
+
+    def counted(desk: FakeDesk, prepared: Prepared, rows: Sequence[ConnectRecord]) -> Slice:
+        asked.append(len(rows))
+        return ask(desk, prepared, rows)
+
+    monkeypatch.setattr(FakeDesk, "ask", counted)
+    monkeypatch.setattr(query_routing, "_PORTION_ROWS", 5)
+    found = list(routing(query("value")).splits(pieces(2, 2, 2, 9, 1, 4)))
+    assert asked == [4, 2, 9, 5]
+    assert [piece.count for parts in found for _, piece in parts] == [2, 2, 2, 9, 1, 4]

@@ -10,7 +10,8 @@ raises on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,9 @@ from sparkmirror.errors import QueryRefused
 
 from .careful import Careful
 from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW
-from .plans import class_of, dataset, seq
+from .narrowing import Narrowing
+from .plans import class_of, dataset, expressions, expressions_of, nodes, seq
+from .varying import varying
 
 _REASONS = {
     "Aggregate": "it aggregates",
@@ -61,7 +64,6 @@ _REASONS = {
 _RULE = (
     "A query works record by record: SELECT what it is to be FROM records WHERE it is to be kept."
 )
-_NOW = {"CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now"}
 _PASSING = {"Project", "Filter", "SubqueryAlias", "View", "ArrowEvalPython", "BatchEvalPython"}
 
 
@@ -74,9 +76,8 @@ class Analysed:
     needs: frozenset[str]
     gives: frozenset[str]
     varies: str
-    """The function that gives another answer each time; empty if there is none."""
-    is_dated: bool
-    """Whether it asks for the time, which Spark puts in when it plans."""
+    """What gives another answer each time; empty if there is no such thing. Spark puts some of it in when it plans: the time, and
+    what random numbers begin with."""
     careful: DataFrame | None = None
     """The same for every record, also those that are dropped or that it raises on, with what became of it; None if there is no
     such plan."""
@@ -85,50 +86,69 @@ class Analysed:
 def analyse(
     session: SparkSession,
     sql: str,
-    source: DataFrame,
+    given: Callable[[Collection[str]], DataFrame],
     guarded: Mapping[str, UserDefinedFunction] | None = None,
 ) -> Analysed:
-    """Look at a query over `source`, which has the columns of the view and the number; QueryRefused if it cannot be run.
+    """Look at a query; QueryRefused if it cannot be run.
 
+    `given` are the records, with some columns of the view and the number. The result is over those that the query looks at.
     `guarded` are its functions as the careful plan calls them.
     """
+    source = given(TYPES)
     source.select(*TYPES).createOrReplaceTempView(VIEW)
     result = _parsed(session, sql)
-    varies, is_dated = _varying(result._jdf.queryExecution().analyzed())
-    _check_subqueries(result._jdf.queryExecution().analyzed())
+    analyzed = result._jdf.queryExecution().analyzed()
+    varies = varying(session, analyzed)
+    _check_subqueries(analyzed)
     leaf = source._jdf.queryExecution().analyzed()
     plan = result._jdf.queryExecution().optimizedPlan()
     attributes = {a.name(): a for a in seq(leaf.output())}
     outputs = seq(plan.output())
     if len(outputs) != len(result.schema.fields):
         raise QueryRefused("The query gives other columns than it says.", _RULE)
+    changed = {
+        name: index
+        for name, index in _chosen(result.schema).items()
+        if outputs[index].exprId().id() != attributes[name].exprId().id()
+    }
     if _is_empty(plan):
-        frame = source.where("false").select(NUMBER)
-        return Analysed(frame, frozenset(), frozenset(), varies, is_dated)
-    chosen = _chosen(result.schema)
+        return _keeping_nothing(given, changed, varies)
     number = attributes[NUMBER]
     carried = _Carrying(session, leaf, [number]).through(plan)
-    places = {a.exprId().id(): f"c{index}" for index, a in enumerate(outputs)}
+    places = itertools.count()  # two columns may be one and the same to Spark
     names = [
-        NUMBER if a.exprId().id() == number.exprId().id() else places[a.exprId().id()]
+        NUMBER if a.exprId().id() == number.exprId().id() else f"c{next(places)}"
         for a in seq(carried.output())
     ]
     frame = dataset(session, carried).toDF(*names)
-    changed = {
-        name: index
-        for name, index in chosen.items()
-        if outputs[index].exprId().id() != attributes[name].exprId().id()
-    }
     columns = [
         _fitted(name, result.schema.fields[index].dataType, f"c{index}")
         for name, index in changed.items()
     ]
     frame = frame.select(NUMBER, *columns)
     final = frame._jdf.queryExecution().optimizedPlan()
+    if _is_empty(final):
+        return _keeping_nothing(given, changed, varies)
+    if varies:  # what Spark makes of it, and so what it looks at, may be another at another time
+        return Analysed(frame, frozenset(TYPES), frozenset(changed), varies)
     needs = _needed(final, leaf) - {NUMBER}
-    made = None if varies else Careful(session, leaf, number, guarded or {}).over(final)
+    narrowing = Narrowing(session, leaf, given(needs))
+    final = narrowing.of(final)
+    frame = dataset(session, final)
+    made = Careful(session, narrowing.leaf, number, guarded or {}).over(final)
     careful = None if made is None else dataset(session, made).select(STATE, ERROR, *frame.columns)
-    return Analysed(frame, frozenset(needs), frozenset(changed), varies, is_dated, careful)
+    return Analysed(frame, frozenset(needs), frozenset(changed), varies, careful)
+
+
+def _keeping_nothing(
+    given: Callable[[Collection[str]], DataFrame], changed: Collection[str], varies: str
+) -> Analysed:
+    """A query of which Spark has found out that it keeps no record. They are taken all the same: else nobody would hear of it.
+
+    A number is never negative, which Spark does not know. What varies may keep some at another time, and must look alike then.
+    """
+    needs, gives = (frozenset(TYPES), frozenset(changed)) if varies else (frozenset(), frozenset())
+    return Analysed(given(needs).where(col(NUMBER) < 0).select(NUMBER), needs, gives, varies)
 
 
 def _parsed(session: SparkSession, sql: str) -> DataFrame:
@@ -237,36 +257,8 @@ def _fitted(name: str, kind: DataType, column: str) -> Any:
 # -- plans ----------------------------------------------------------------------------------------
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in seq(plan.children()):
-        yield from _nodes(child)
-    for child in seq(plan.innerChildren()):
-        if hasattr(child, "nodeName"):
-            yield from _nodes(child)
-
-
-def _expressions(plan: Any) -> Iterator[Any]:
-    todo = [e for node in _nodes(plan) for e in seq(node.expressions())]
-    while todo:
-        each = todo.pop()
-        yield each
-        todo += seq(each.children())
-
-
-def _varying(plan: Any) -> tuple[str, bool]:
-    """The function of a query that does not give the same answer twice; and whether it is one that asks for the time."""
-    for each in _expressions(plan):
-        kind = class_of(each)
-        if kind in _NOW:
-            return str(each.prettyName()), True
-        if not each.deterministic() and all(c.deterministic() for c in seq(each.children())):
-            return str(each.name() if kind == "PythonUDF" else each.prettyName()), False
-    return "", False
-
-
 def _check_subqueries(plan: Any) -> None:
-    for each in _expressions(plan):
+    for each in expressions(plan):
         if class_of(each) in (
             "ScalarSubquery",
             "Exists",
@@ -297,6 +289,11 @@ class _Carrying:
         """The same plan with the columns behind its own; QueryRefused where a record would not stay one."""
         kind = class_of(plan)
         if plan.sameResult(self._leaf) and kind == class_of(self._leaf):
+            ids = {each.exprId().id() for each in seq(plan.output())}
+            if any(each.exprId().id() not in ids for each in self._columns):  # another of the same
+                raise QueryRefused(
+                    "The query cannot be run: it reads records more than once.", _RULE
+                )
             return plan
         if kind not in _PASSING:
             reason = _REASONS.get(kind, f"Spark plans it with {kind}")
@@ -318,18 +315,10 @@ def _needed(plan: Any, leaf: Any) -> set[str]:
     """The columns of the leaf that a plan looks at."""
     names = {a.exprId().id(): a.name() for a in seq(leaf.output())}
     found: set[str] = set()
-    for node in _nodes(plan):
+    for node in nodes(plan):
         if class_of(node) == class_of(leaf):
             continue
-        for each in _expressions_of(node):
+        for each in expressions_of(node):
             if class_of(each) == "AttributeReference" and each.exprId().id() in names:
                 found.add(names[each.exprId().id()])
     return found
-
-
-def _expressions_of(node: Any) -> Iterator[Any]:
-    todo = seq(node.expressions())
-    while todo:
-        each = todo.pop()
-        yield each
-        todo += seq(each.children())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -24,13 +25,23 @@ TYPES: Final = {
 }
 GIVEN: Final = ("topic", "partition", "timestamp", "key", "value", "headers")
 """What a query may give; `offset` is the source's, and stays so."""
-NUMBERED: Final = f"`{NUMBER}` bigint, " + ", ".join(f"`{n}` {t}" for n, t in TYPES.items())
+
+
+def numbered(needs: Collection[str] = TYPES.keys()) -> str:
+    """The schema of records, or of some of their columns, with their numbers."""
+    return ", ".join(
+        [f"`{NUMBER}` bigint", *(f"`{n}` {t}" for n, t in TYPES.items() if n in needs)]
+    )
+
 
 _ROW_BITS = 20
 _SLICE_BITS = 27
 MOST_ROWS: Final = 1 << _ROW_BITS
 _ROW = MOST_ROWS - 1
 _SLICE = (1 << _SLICE_BITS) - 1
+
+
+MOST_DESKS: Final = (1 << (63 - _ROW_BITS - _SLICE_BITS)) - 1
 
 
 def first_number(desk: int, piece: int) -> int:

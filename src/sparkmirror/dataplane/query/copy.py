@@ -2,27 +2,33 @@
 
 What came of a slice enters the lanes in the order of the slices, however they are answered. A record on which the query raises
 is dealt with as Connect's `errors.*` keys say; if it is not tolerated, all before it is written and the partition stops there.
+
+Dead letters are written before anything of their slice. Whoever resumes a partition may take what the target has for the measure
+of how far it is: what is not there behind it would never be written.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.record_path import Counted, RecordCopy, RecordWatcher
 from sparkmirror.dataplane.routing import Routings, opened
 from sparkmirror.dataplane.stream import Piece
-from sparkmirror.errors import CorruptBatch, QueryFailed
+from sparkmirror.errors import CorruptBatch, QueryFailed, ReplicationError
 from sparkmirror.formats.position import Position, TargetPosition
 from sparkmirror.kafka import messages
+from sparkmirror.transforms.record import ConnectRecord
 
 from .dead_letters import DeadLetters
-from .desk import Desk, Slice
-from .routing import Outcome, Portion, QueryRouting
+from .desk import Desk
+from .parts import Slice
+from .routing import BadRecord, Outcome, Portion, QueryRouting
 
 log = logging.getLogger(__name__)
 _SLICE_BYTES = 1 << 20
@@ -38,6 +44,19 @@ class _Asked:
     portion: Portion
     piece: Slice
     is_answered: bool = False
+    outcome: Outcome | None = None
+    """What becomes of it, when that is known of all slices before it as well."""
+    letters: list[tuple[Counted, int]] = field(default_factory=list)
+    """What must be written first."""
+
+    @property
+    def is_ready(self) -> bool:
+        written = all(letters.records >= count for letters, count in self.letters)
+        return written and self.outcome is not None
+
+    def awaits(self, letters: Counted, number: int) -> bool:
+        """Whether the letter of this number, counted from 0, is among those."""
+        return any(found is letters and count > number for found, count in self.letters)
 
 
 class QueryCopy(RecordCopy):
@@ -87,7 +106,7 @@ class QueryCopy(RecordCopy):
         routing = self._routing
         while self.is_wanting and isinstance(routing, QueryRouting):
             try:
-                portion = routing.open(self._next_pieces())
+                portion = _opened(routing, self._next_pieces())
             except CorruptBatch as error:
                 self._stop_at(self._ready[0], error)
                 return None
@@ -134,29 +153,43 @@ class QueryCopy(RecordCopy):
 
     def _go_on(self) -> None:
         """Pass on what is answered, in order, until a target is wanted that has no lane."""
-        routing = self._routing
-        while self._asked and self._asked[0].is_answered and not self.wanted and self.active:
+        self._judge()
+        while self._asked and self._asked[0].is_ready and not self.wanted and self.active:
             asked = self._asked.popleft()
-            assert isinstance(routing, QueryRouting)  # noqa: S101 - only those have slices
-            outcome = routing.outcome(asked.portion, asked.piece)
-            last = asked.portion.pieces[-1][0]
+            outcome, last = asked.outcome, asked.portion.pieces[-1][0]
+            assert outcome is not None  # noqa: S101 - it would not be ready
             if outcome.bad and not self._tolerates():
                 self._stop_before(outcome)
                 return
-            for bad in outcome.bad:
-                self._dead.take(self, bad)
             self._pass_on(last.last_offset, last.leader_epoch, outcome.parts)
+
+    def _judge(self) -> None:
+        """See what becomes of the slices that are answered, and have dead letters sent, those of several slices at a time."""
+        routing = self._routing
+        for asked in takewhile(lambda each: each.is_answered, self._asked):
+            if asked.outcome is not None:
+                continue
+            assert isinstance(routing, QueryRouting)  # noqa: S101 - only those have slices
+            asked.outcome = routing.outcome(asked.portion, asked.piece)
+            if asked.outcome.bad and self._tolerates():
+                for bad in self._as_read(routing, asked.portion, asked.outcome.bad):
+                    self._dead.take(self, bad)
+                asked.letters = self._dead.pending(self)
 
     def opened(self, targets: Sequence[TargetPosition]) -> None:
         super().opened(targets)
         self._go_on()
 
-    def _entered(self) -> list[tuple[Counted, int]]:
-        return self._dead.pending(self)
-
     def letters_written(self) -> None:
-        self._step_on()
-        self._task.moved(self)
+        self._go_on()
+        self._task.changed(self)
+
+    def letters_refused(self, letters: Counted, number: int, error: ReplicationError) -> None:
+        """Everything before the slice of that letter is written; then the partition stops."""
+        before = list(takewhile(lambda asked: not asked.awaits(letters, number), self._asked))
+        self._desk.forget(self)
+        self._asked = deque(before)
+        self._halt(error)
 
     def _teller(self, lane: PartitionCopy) -> PartitionCopy | None:
         """Each lane tells of its own: the query alone decides which records go there."""
@@ -171,6 +204,23 @@ class QueryCopy(RecordCopy):
     def _tolerates(self) -> bool:
         query = self._settings.query
         return query is not None and query.bad.are_tolerated
+
+    def _as_read(
+        self, routing: QueryRouting, portion: Portion, bad: Sequence[BadRecord]
+    ) -> Iterator[BadRecord]:
+        """Bad records as the source has them, whatever transforms have made of them before the query."""
+        if routing._chain is None:
+            yield from bad
+            return
+        said = {each.record.offset: each.message for each in bad}
+        topic, number = self.plan.key
+        for piece, _ in portion.pieces:
+            if not any(piece.first_offset <= offset <= piece.last_offset for offset in said):
+                continue
+            for offset, row in piece.records_with_offsets():
+                if offset in said:
+                    read = row.timestamp, row.key, row.value, row.headers
+                    yield BadRecord(ConnectRecord(topic, number, offset, *read), said[offset])
 
     def _stop_before(self, outcome: Outcome) -> None:
         """Write what comes before the first bad record, and stop."""
@@ -188,14 +238,18 @@ class QueryCopy(RecordCopy):
             self._pass_on(bad.record.offset - 1, -1, parts)
 
     def _stop(self, offset: int, message: str, remedy: str) -> None:
-        """Read no further; when all that is under way is written, the partition fails with this."""
-        self.fetch_trouble = messages.INVALID_RECORD
-        self.fetch_error = QueryFailed(
-            f"{self.plan}: the query fails at offset {offset}: {message}",
-            remedy
-            or "Correct the query; or set errors.tolerance=all, and errors.deadletterqueue.topic.name, to go on without such "
-            "records.",
+        self._halt(
+            QueryFailed(
+                f"{self.plan}: the query fails at offset {offset}: {message}",
+                remedy
+                or "Correct the query; or set errors.tolerance=all, and errors.deadletterqueue.topic.name, to go on without such "
+                "records.",
+            )
         )
+
+    def _halt(self, error: ReplicationError) -> None:
+        """Read no further; when all that is under way is written, the partition fails with this."""
+        self.fetch_trouble, self.fetch_error = messages.INVALID_RECORD, error
         self._ready.clear()
         self._count(-self.ready_bytes)
         self._task.unreadable(self)
@@ -218,3 +272,20 @@ class QueryCopy(RecordCopy):
         self._desk.forget(self)
         self._dead.forget(self)
         self._asked.clear()
+
+
+def _opened(routing: QueryRouting, pieces: Sequence[Piece]) -> Portion:
+    """The records of some pieces, up to the first that cannot be read; CorruptBatch if that comes first."""
+    try:
+        return routing.open(pieces)
+    except CorruptBatch:
+        whole = list(takewhile(lambda piece: _is_readable(routing, piece), pieces))
+        return routing.open(whole or pieces[:1])
+
+
+def _is_readable(routing: QueryRouting, piece: Piece) -> bool:
+    try:
+        routing.open([piece])
+    except CorruptBatch:
+        return False
+    return True

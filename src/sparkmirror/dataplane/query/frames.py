@@ -47,6 +47,8 @@ class Kind(enum.IntEnum):
     HEARD = 13
     SCHEMA = 14
     """The last step to a copy task: of which job, and in which columns, the results are that follow."""
+    LOST = 15
+    """The driver to a copy task: it could not look at the query, which need not be the query's fault."""
 
 
 class Door(NamedTuple):
@@ -68,6 +70,11 @@ class Message(NamedTuple):
 
 def frame(kind: Kind, payload: bytes | memoryview = b"") -> bytes:
     return _HEAD.pack(len(payload), kind) + payload
+
+
+def headed(kind: Kind, payload: memoryview) -> tuple[bytes, memoryview]:
+    """A frame in two parts, so that a large payload need not be copied."""
+    return _HEAD.pack(len(payload), kind), payload
 
 
 def said(kind: Kind, **fields: object) -> bytes:
@@ -151,9 +158,10 @@ class Call:
     def patience(self, seconds: float | None) -> None:
         self._socket.settimeout(seconds)
 
-    def send(self, data: bytes) -> None:
+    def send(self, *parts: bytes | memoryview) -> None:
         try:
-            self._socket.sendall(data)
+            for part in parts:
+                self._socket.sendall(part)
         except OSError as error:
             raise SparkError(f"A connection between the steps of a query broke: {error}") from error
 
@@ -200,8 +208,8 @@ class Line:
     def wants_write(self) -> bool:
         return bool(self._out)
 
-    def send(self, data: bytes) -> None:
-        self._out.append(memoryview(data))
+    def send(self, *parts: bytes | memoryview) -> None:
+        self._out.extend(map(memoryview, parts))
         self.flush_quietly()
 
     def flush_quietly(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -43,18 +42,14 @@ def load(name: str, memory: int) -> UserDefinedFunction:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise QueryRefused(f"{KEY} has {name!r}.", "Write package.module:name for each.")
-    is_new = module_name not in sys.modules
-    has_spark = SparkContext._active_spark_context is not None
     try:
-        with contextlib.nullcontext() if has_spark else _types_unread():
+        with _types_unread():
             module = importlib.import_module(module_name)
     except Exception as error:
         raise QueryRefused(
             f"{KEY}: module {module_name} cannot be imported: {type(error).__name__}: {error}.",
             "It must be installed where the worker and Spark's executors run, for the Python that runs them.",
         ) from error
-    if is_new and not has_spark:  # its types are not the real ones
-        sys.modules.pop(module_name, None)
     found = getattr(module, attribute, None)
     if found is None:
         raise QueryRefused(f"{KEY}: module {module_name} has no {attribute}.")
@@ -68,7 +63,7 @@ def _function(name: str, attribute: str, found: Any, memory: int) -> UserDefined
             raise QueryRefused(f"{KEY}: {name} is not a function of single records.")
         return UserDefinedFunction(
             limited(name, memory),
-            made.returnType,
+            made._returnType,  # as it is written: the one that was read may not be the real one
             attribute,
             made.evalType,
             made.deterministic,
@@ -146,10 +141,14 @@ def _found_here(name: str) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _types_unread() -> Iterator[None]:
-    """Types that a module gives as text, `udf("string")`, are read by the JVM. Workers have none, and do not need them."""
+    """Types that a module gives as text, `udf("string")`, are read by the JVM. Where there is none, some type stands for them."""
     module: Any = udf_module
     reader = module._parse_datatype_string
-    module._parse_datatype_string = lambda _: StringType()
+
+    def read(text: str) -> Any:
+        return StringType() if SparkContext._active_spark_context is None else reader(text)
+
+    module._parse_datatype_string = read
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,3 +23,28 @@ def dataset(session: SparkSession, plan: Any) -> DataFrame:
     jvm: Any = session._jvm
     made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
     return DataFrame(made, session)
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    """A plan and all below it."""
+    yield plan
+    for child in seq(plan.children()):
+        yield from nodes(child)
+    for child in seq(plan.innerChildren()):
+        if hasattr(child, "nodeName"):
+            yield from nodes(child)
+
+
+def expressions(plan: Any) -> Iterator[Any]:
+    """All expressions of a plan, with those that they are made of."""
+    for node in nodes(plan):
+        yield from expressions_of(node)
+
+
+def expressions_of(node: Any) -> Iterator[Any]:
+    """Those of a node alone."""
+    todo = seq(node.expressions())
+    while todo:
+        each = todo.pop()
+        yield each
+        todo += seq(each.children())

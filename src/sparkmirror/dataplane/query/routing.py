@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -18,15 +19,22 @@ from sparkmirror.dataplane.shape import Shape
 from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import QueryRefused
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.transforms.chain import TopicChain
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import Prepared
-from .desk import Desk, Slice
-from .slices import Given
+from .desk import Desk
+from .parts import Slice
+from .rows import Rows
+from .slices import NOTHING_GIVEN, Given
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_MOST_PARTITIONS = 1 << 20
+_LONGEST = 249
+_TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST}}}")
 _MOST_KNOWN = 256
+_PORTION_BYTES = 1 << 20
+_PORTION_ROWS = 1 << 16
+_made = partial(tuple.__new__, ConnectRecord)
+"""A record of its parts, for speed."""
 
 
 def _span(piece: Piece) -> tuple[int, int]:
@@ -52,13 +60,13 @@ class Portion(NamedTuple):
 
     pieces: list[tuple[Piece, int]]
     """Each with the number of its records that are left by the transforms."""
-    rows: list[ConnectRecord]
+    rows: Rows
 
 
 class QueryRouting(Routing):
     """What is done with the records of one source partition that has a query."""
 
-    __slots__ = ("_desk", "_known", "_plan", "_settings", "_spread", "prepared")
+    __slots__ = ("_desk", "_known", "_plan", "_settings", "_spread", "_width", "prepared")
 
     def __init__(
         self, plan: PartitionPlan, shape: Shape, settings: CopySettings, desk: Desk
@@ -74,6 +82,9 @@ class QueryRouting(Routing):
         """What became of pieces that were asked for one by one, by their offsets."""
         gives = self.prepared.gives
         self._spread = Placing(plan.partition, shape.places or max(1, shape.width))
+        # How many partitions there are to choose from. Not those of the target: they may be others when a record is put through
+        # the query again, and what becomes of it must be the same.
+        self._width = shape.places or max(shape.width, plan.partition + 1)
         if "topic" in gives:
             self.topic = None
         if "topic" in gives or "partition" in gives:
@@ -83,25 +94,27 @@ class QueryRouting(Routing):
 
     def open(self, pieces: Sequence[Piece]) -> Portion:
         """The records of some pieces as the query sees them."""
-        found: list[ConnectRecord] = []
+        chain, plan = self._chain, self._plan
+        read: list[Any] = []
+        offsets: list[int] = []
         counts: list[tuple[Piece, int]] = []
         for piece in pieces:
-            rows = self.rows(piece)
+            if chain is None:
+                rows: Any = piece.records()
+                offsets += piece.offsets(rows)
+            else:
+                rows = self._renamed(piece, chain)
             counts.append((piece, len(rows)))
-            found += rows
-        return Portion(counts, found)
+            read += rows
+        if chain is None:
+            return Portion(counts, Rows(read, plan.topic, plan.partition, offsets))
+        return Portion(counts, Rows(read))
 
-    def rows(self, piece: Piece) -> list[ConnectRecord]:
-        """The records of a piece: behind the transforms, under the name of their source."""
-        plan = self._plan
-        if self._chain is None:
-            topic, partition = plan.topic, plan.partition
-            return [
-                ConnectRecord(topic, partition, offset, r.timestamp, r.key, r.value, r.headers)
-                for offset, r in piece.records_with_offsets()
-            ]
-        kept, _ = self._transformed(piece, self._chain)
-        return [row._replace(topic=plan.topic) if row.topic == plan.remote else row for row in kept]
+    def _renamed(self, piece: Piece, chain: TopicChain) -> list[ConnectRecord]:
+        """The records of a piece behind the transforms; those that these leave in their topic, under its name at the source."""
+        topic, remote = self._plan.topic, self._plan.remote
+        kept, _ = self._transformed(piece, chain)
+        return [row._replace(topic=topic) if row.topic == remote else row for row in kept]
 
     def split(self, piece: Piece) -> Parts:
         return next(self.splits([piece]), [])
@@ -113,14 +126,15 @@ class QueryRouting(Routing):
         """
         known = self._known
         asked = [piece for piece in pieces if _span(piece) not in known]
-        portion = self.open(asked)
-        if portion.rows:
-            answer = self._desk.ask(self.prepared, portion.rows)
-            parts = self._parts(portion, answer.given, [])
-            found = {_span(piece): parts[number] for number, piece in enumerate(asked)}
-        else:
-            found = {_span(piece): [] for piece in asked}
-        both = known | found  # some of these are forgotten next
+        both = dict(known)  # some of these are forgotten next
+        for portion in map(self.open, portions(asked)):
+            given = NOTHING_GIVEN
+            if portion.rows:
+                given = self._desk.ask(self.prepared, portion.rows).given
+            for (piece, _), parts in zip(
+                portion.pieces, self._parts(portion, given, []), strict=True
+            ):
+                both[_span(piece)] = parts
         wanted = {_span(piece): both[_span(piece)] for piece in pieces}
         while known and len(known) + len(wanted) > _MOST_KNOWN:
             known.pop(next(iter(known)))
@@ -139,7 +153,8 @@ class QueryRouting(Routing):
 
     def _parts(self, portion: Portion, given: Given, bad: list[BadRecord]) -> list[Parts]:
         """The records that go on, by target, of each piece."""
-        may_be_whole = not given.columns and self.target is not None and self._chain is None
+        is_own = self.target is not None and self._chain is None
+        may_be_whole = is_own and not given.columns
         written = self._written(portion.rows, given, bad)
         found: list[Parts] = []
         start = at = 0
@@ -147,41 +162,43 @@ class QueryRouting(Routing):
             end = bisect.bisect_left(given.rows, start + count, at)
             if may_be_whole and end - at == piece.count and self.target is not None:
                 found.append([(self.target, piece)])  # it need not be written anew
+            elif is_own and self.target is not None:
+                rows = [row for row in written[at:end] if row is not None]
+                found.append([(self.target, opened(piece, rows))] if rows else [])
             else:
                 found.append(_by_target(piece, filter(None, written[at:end])))
             start, at = start + count, end
         return found
 
     def _written(
-        self, rows: Sequence[ConnectRecord], given: Given, bad: list[BadRecord]
-    ) -> list[ConnectRecord | None]:
+        self, rows: Rows, given: Given, bad: list[BadRecord]
+    ) -> Sequence[ConnectRecord | None]:
         """The records that the query kept as they are to be written, each under the name of the topic that it goes to."""
-        columns = given.columns
-        chosen = [rows[row] for row in given.rows]
-        keys: Any = columns.get("key") or [row.key for row in chosen]
-        values: Any = columns.get("value") or [row.value for row in chosen]
+        count = len(given.rows)
+        own, columns = _own_columns(rows, given), given.columns
+        content = [
+            columns.get(name) or own(name) for name in ("timestamp", "key", "value", "headers")
+        ]
         if columns.keys() <= {"key", "value"} and not self.places and self._chain is None:
-            topic, partition = self._plan.remote, self._partition
-            return [
-                ConnectRecord(topic, partition, row.offset, row.timestamp, key, value, row.headers)
-                for row, key, value in zip(chosen, keys, values, strict=True)
-            ]
-        topics: Any = columns.get("topic") or [row.topic for row in chosen]
-        times: Any = columns.get("timestamp") or [row.timestamp for row in chosen]
-        headers: Any = columns.get("headers") or [row.headers for row in chosen]
-        own = None if self.places else self._partition
-        places: Any = columns.get("partition") or repeat(own, len(chosen))
+            topic, partition = repeat(self._plan.remote, count), repeat(self._partition, count)
+            return list(map(_made, zip(topic, partition, own("offset"), *content, strict=True)))
+        before = own("topic")
+        topics: Any = columns.get("topic") or before
+        places: Any = columns.get("partition") or repeat(
+            None if self.places else self._partition, count
+        )
         found: list[ConnectRecord | None] = []
-        for row, topic, place, *rest in zip(
-            chosen, topics, places, times, keys, values, headers, strict=True
+        for number, old, topic, place, offset, *rest in zip(
+            given.rows, before, topics, places, own("offset"), *content, strict=True
         ):
-            problem = _problem(topic, place, rest[0], rest[3])
+            name = topic and self._named(old, topic)
+            problem = self._problem(topic, name, place, rest[0], rest[3])
             if problem:
-                bad.append(BadRecord(row, problem))
+                bad.append(BadRecord(rows[number], problem))
                 found.append(None)
                 continue
             rest[3] = rest[3] or []
-            made = ConnectRecord(self._named(row.topic, topic), place or 0, row.offset, *rest)
+            made = ConnectRecord(name, place or 0, offset, *rest)
             if place is None:
                 made = made._replace(partition=self._spread.of([made])[0])
             found.append(made)
@@ -194,18 +211,61 @@ class QueryRouting(Routing):
             return topic if remote_name is None else remote_name(topic)
         return self._plan.remote if topic == self._plan.topic else topic
 
+    def _problem(
+        self,
+        topic: str | None,
+        name: str,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+    ) -> str:
+        """Why a record cannot be written to a topic, which has this name there; empty if it can."""
+        if topic is None or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            return f"The query gives {topic!r} as topic, which is no name for one."
+        if len(name) > _LONGEST:
+            return f"The query gives {topic!r} as topic, which as {name!r} is longer than {_LONGEST} characters."
+        if partition is not None and not 0 <= partition < self._width:
+            own, last = self._plan.topic, self._width - 1
+            what, more = own, "set target.partitions, or add partitions to it"
+            if self.places:
+                what, more = f"the copy of {own}", "raise target.partitions"
+            return (
+                f"The query gives {partition} as partition; {what} has {self._width} (0 to {last}). Give one of these, or null; "
+                f"to have more of them, {more}."
+            )
+        if timestamp is None:
+            return "The query gives no timestamp."
+        if headers and any(key is None for key, _ in headers):
+            return "The query gives a header without a key."
+        return ""
 
-def _problem(topic: str | None, partition: int | None, timestamp: int | None, headers: Any) -> str:
-    """Why a record cannot be written; empty if it can."""
-    if topic is None or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        return f"The query gives {topic!r} as topic, which is no name for one."
-    if partition is not None and not 0 <= partition < _MOST_PARTITIONS:
-        return f"The query gives {partition} as partition."
-    if timestamp is None:
-        return "The query gives no timestamp."
-    if headers and any(name is None for name, _ in headers):
-        return "The query gives a header without a key."
-    return ""
+
+def portions(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that follow each other, as many at once as are worth it."""
+    found: list[Piece] = []
+    size = count = 0
+    for piece in pieces:
+        size += len(piece.view)
+        count += piece.count
+        if found and (size > _PORTION_BYTES or count > _PORTION_ROWS):
+            yield found
+            found, size, count = [], len(piece.view), piece.count
+        found.append(piece)
+    if found:
+        yield found
+
+
+def _own_columns(rows: Rows, given: Given) -> Callable[[str], Sequence[Any]]:
+    """The columns of the records that were kept, as they were."""
+    chosen = given.rows
+    if len(chosen) == len(rows):
+        return rows.column
+
+    def column(name: str) -> Sequence[Any]:
+        values = rows.column(name)
+        return [values[row] for row in chosen]
+
+    return column
 
 
 def _by_target(piece: Piece, records: Iterable[ConnectRecord]) -> Parts:

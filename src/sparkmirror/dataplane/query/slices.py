@@ -6,7 +6,7 @@ The only module of the copy task that imports pyarrow, and only when there is a 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import NUMBER, TYPES, row_of
+from .rows import column
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS_AS_BYTES = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
@@ -26,19 +27,21 @@ _ARROW = {
     "value": pa.binary(),
     "headers": pa.list_(_HEADER),
 }
-SCHEMA = pa.schema([(NUMBER, pa.int64()), *((name, _ARROW[name]) for name in TYPES)])
 _MS = 1000
 _MOST_MS = ((1 << 63) - 1) // _MS
 
 
-def to_arrow(rows: Sequence[ConnectRecord], first: int, needs: frozenset[str]) -> bytes:
-    """What a query needs of the rows, numbered from `first` on; all else is null."""
-    count = len(rows)
-    columns = [_whole(range(first, first + count), pa.int64())]
-    for name, kind in _ARROW.items():
-        columns.append(_column(name, rows) if name in needs else pa.nulls(count, kind))
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    return bytes(memoryview(batch.serialize()))
+def schema_of(needs: Collection[str]) -> pa.Schema:
+    """What a query is given that needs these columns of a record: its number, and them."""
+    return pa.schema([(NUMBER, pa.int64()), *((n, _ARROW[n]) for n in TYPES if n in needs)])
+
+
+def to_arrow(rows: Sequence[ConnectRecord], first: int, needs: Collection[str]) -> memoryview:
+    """What a query needs of the rows, numbered from `first` on."""
+    schema = schema_of(needs)
+    columns = [_whole(range(first, first + len(rows)), pa.int64())]
+    columns += [_column(name, column(rows, name)) for name in schema.names[1:]]
+    return memoryview(pa.RecordBatch.from_arrays(columns, schema=schema).serialize())
 
 
 def _whole(numbers: Any, kind: pa.DataType) -> pa.Array:
@@ -46,25 +49,19 @@ def _whole(numbers: Any, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, buffer])
 
 
-def _column(name: str, rows: Sequence[ConnectRecord]) -> pa.Array:
+def _column(name: str, values: Sequence[Any]) -> pa.Array:
     match name:
-        case "topic":
-            return pa.array([row.topic for row in rows], pa.string())
-        case "partition":
-            return pa.array([row.partition for row in rows], pa.int32())
         case "offset":
-            return _whole([row.offset for row in rows], pa.int64())
+            return _whole(values, _ARROW[name])
         case "timestamp":
             # A time beyond what Spark can hold is the last that it can; the record keeps its own.
-            times = [max(-_MOST_MS, min(row.timestamp, _MOST_MS)) * _MS for row in rows]
-            return _whole(times, _ARROW["timestamp"])
-        case "key":
-            return pa.array([row.key for row in rows], pa.binary())
-        case "value":
-            return pa.array([row.value for row in rows], pa.binary())
+            times = [max(-_MOST_MS, min(time, _MOST_MS)) * _MS for time in values]
+            return _whole(times, _ARROW[name])
+        case "headers":
+            headers = [[{"key": k, "value": v} for k, v in row] for row in values]
+            return pa.array(headers, _ARROW[name])
         case _:
-            headers = [[{"key": k, "value": v} for k, v in row.headers] for row in rows]
-            return pa.array(headers, _ARROW["headers"])
+            return pa.array(values, _ARROW[name])
 
 
 class Given(NamedTuple):
@@ -87,11 +84,11 @@ def from_arrow(batches: Sequence[pa.RecordBatch]) -> Given:
     rows: list[int] = []
     columns: dict[str, list[Any]] = {}
     for batch in batches:
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for name, found in zip(batch.schema.names, batch.columns, strict=True):
             if name == NUMBER:
-                rows += [row_of(number) for number in column.to_pylist()]
+                rows += [row_of(number) for number in found.to_pylist()]
             else:
-                columns.setdefault(name, []).extend(_values(name, column))
+                columns.setdefault(name, []).extend(_values(name, found))
     return Given(rows, columns)
 
 
@@ -105,6 +102,11 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
+def _header(given: dict[str, Any] | None) -> tuple[str | None, bytes | None]:
+    """One header; without a name, which no record can have, where there is none."""
+    return (None, None) if given is None else (_text(given["key"]), given["value"])
+
+
 def _values(name: str, column: pa.Array) -> list[Any]:
     match name:
         case "timestamp":
@@ -114,7 +116,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
             return [None if text is None else _text(text) for text in _bytes(column)]
         case "headers":
             return [
-                None if row is None else [(_text(h["key"]), h["value"]) for h in row]
+                None if row is None else [_header(each) for each in row]
                 for row in column.cast(_HEADERS_AS_BYTES).to_pylist()
             ]
         case _:

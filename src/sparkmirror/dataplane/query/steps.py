@@ -17,9 +17,9 @@ from sparkmirror.errors import SparkError
 
 from . import memory
 from .columns import DROPPED, NUMBER, RAISED, STATE, desk_of
-from .frames import Call, Door, Kind, Message, frame, said
+from .frames import Call, Door, Kind, Message, headed, said
 from .priority import give_way
-from .slices import SCHEMA
+from .slices import schema_of
 
 ORDER = "sparkmirror.query.token"
 """The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
@@ -38,6 +38,8 @@ class Order:
         self.alone: bool = fields["alone"]
         """Whether it is for one suspect."""
         self.limit: int = fields["limit"]
+        self.needs: list[str] = fields["needs"]
+        """Of a record, the columns that the query looks at: no other goes into it."""
         self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
 
     @classmethod
@@ -71,7 +73,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     numbers = list(order.doors)
     begin = task % max(1, len(numbers))
     left = order.limit
-    request = order.ask(task, attempt)
+    request, schema = order.ask(task, attempt), schema_of(order.needs)
     for number in numbers[begin:] + numbers[:begin]:
         door = order.doors[number]
         while left > 0:
@@ -79,7 +81,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             if message.kind is not Kind.SLICE:
                 break
             left -= len(message.payload)
-            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), SCHEMA)
+            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,7 +105,7 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 told.add(door)
                 schema = bytes(memoryview(batch.schema.serialize())).hex()
                 _say(door, said(Kind.SCHEMA, job=order.job, schema=schema))
-            _say(door, frame(Kind.RESULT, memoryview(part.serialize())))
+            _say(door, *headed(Kind.RESULT, memoryview(part.serialize())))
         count += batch.num_rows
     for door in told:
         _answer(door, said(Kind.END, job=order.job if order else 0))
@@ -138,7 +140,7 @@ def by_desk(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = high
 
 
-def _say(door: Door, data: bytes) -> Call:
+def _say(door: Door, *data: bytes | memoryview) -> Call:
     """Say something to a copy task, over the connection that there is, or a new one."""
     call = _calls.get(door)
     if call is None:
@@ -146,7 +148,7 @@ def _say(door: Door, data: bytes) -> Call:
             _calls.pop(next(iter(_calls))).close()
         call = _calls[door] = Call.to(door)
     try:
-        call.send(data)
+        call.send(*data)
     except SparkError:
         _calls.pop(door).close()
         raise

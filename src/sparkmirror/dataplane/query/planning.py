@@ -1,0 +1,108 @@
+"""Plans queries: their terms in; what Spark runs for them, as often as it is asked, out."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from sparkmirror.errors import QueryRefused, SparkError
+
+from . import steps
+from .analysis import Analysed, analyse, said_by_spark
+from .columns import numbered
+from .functions import load
+from .guards import guarded, is_guardable
+from .terms import QueryTerms
+
+_SETTINGS = {
+    # One plan for all time, in which nothing depends on where it runs.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    # What it holds to else is looked at for every row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+}
+GONE = (Py4JError, OSError, TypeError, AttributeError)
+"""What pyspark raises when its JVM is not there any more."""
+
+Plan = Callable[[], Analysed]
+
+
+class Planner:
+    """Looks at queries, each in a session of its own. QueryRefused if one cannot be run, SparkError if Spark is gone."""
+
+    def __init__(self, context: SparkContext, width: int) -> None:
+        self._context = context
+        self._width = width
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def plan(self, terms: QueryTerms, memory: int) -> Plan:
+        """Who looks at a query, as often as it is asked."""
+        with _asking_spark():
+            session = self._new_session()
+            functions = [load(name, memory) for name in terms.functions]
+            for function in functions:
+                session.udf.register(function._name, function._wrapped())
+            guards = {f._name: guarded(f) for f in functions if is_guardable(f)}
+            width = self._width
+
+        def records(needs: Collection[str]) -> DataFrame:
+            return mapped(session.range(0, width, 1, width), steps.take, numbered(needs))
+
+        def plan() -> Analysed:
+            with _asking_spark():
+                found = analyse(session, terms.sql, records, guards)
+            if found.varies and not terms.may_vary:
+                raise QueryRefused(
+                    f"The query asks for {found.varies}, which gives another answer each time: after a failure records would be "
+                    "written again that look different.",
+                    "Use what the record holds (its timestamp for the time, sha2 of its content for an id), or set "
+                    "transform.nondeterministic=allow: then records may come twice.",
+                )
+            return found
+
+        return plan
+
+    def _new_session(self) -> SparkSession:
+        """One with views and functions of its own."""
+        with self._lock:
+            if self._session is None:
+                self._session = SparkSession(self._context)
+        session = self._session.newSession()
+        for name, value in _SETTINGS.items():
+            if self._context.getConf().get(name) is None:
+                session.conf.set(name, value)
+        return session
+
+
+@contextlib.contextmanager
+def _asking_spark() -> Iterator[None]:
+    """What Spark says against a query is a QueryRefused, whatever it was asked; that it is gone a SparkError."""
+    try:
+        yield
+    except PySparkException as error:
+        raise QueryRefused(said_by_spark(error)) from error
+    except GONE as error:
+        raise SparkError(f"Spark could not look at the query: {error}") from error
+
+
+def mapped(frame: DataFrame, step: Callable[..., Any], schema: str) -> DataFrame:
+    """`DataFrame.mapInArrow`, which would ask for pandas though nothing needs it."""
+    function = UserDefinedFunction(step, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = function(*[frame[name] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+
+
+def given(frame: DataFrame) -> DataFrame:
+    """A query with its last step: what a job of it runs."""
+    return mapped(frame, steps.give, "records bigint, bad bigint")

@@ -1,0 +1,247 @@
+"""The slices of one query at a copy task: who has records in; parts of slices for jobs out; what became of a job in.
+
+The driver says why a job failed:
+- *lost*: that had nothing to do with records. They are given out once more; if it is so all the time, the slices fail as a whole.
+- *sift*: some record was to blame; the jobs that follow look at each record by itself (`careful`). They are given out once more,
+  and the answer tells which ones the query raises on, and what a function said. If it was none, the first of a slice is tried
+  alone, to hear what is wrong with it.
+- *query*: some record was to blame, and there is no such plan. The slices become suspects. Each gets a job alone; one that fails
+  is cut in halves, until it is known which record it was.
+- *crash*: a Python worker ended in the midst, which may or may not be due to a record. Taken for *query* when it happens again
+  and again; of a single record only after it alone has done it so often.
+- *slow*: the job did not end in time. As *query*, but a slice that does it alone fails as a whole.
+
+Other slices go on meanwhile: jobs for suspects take turns with jobs for all.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sparkmirror.errors import QueryFailed
+
+from .columns import ERROR, NUMBER, RAISED, STATE, Prepared, slice_of
+from .parts import Part, Slice, Taker, chosen, parts_of
+from .slices import Given, from_arrow
+
+log = logging.getLogger(__name__)
+_MOST_LOSSES = 10
+_MOST_CRASHES = 3
+"""So often a Python worker may end in the midst before somebody is to blame."""
+
+
+@dataclass(slots=True)
+class SliceQueue:
+    """One query, as a copy task knows it.
+
+    Invariants: a slice is in `_again`, in `_suspects` or in `_out`, or has been answered. `_again` are parts that were given out
+    in vain, to go out before any other; `_out` those that are with job `job`, by the number of the slice, with the task that has
+    them. Suspects are given out alone: a job that fails with one of them has failed for it. Results are kept by slice until their
+    job is done, and dropped with it if it fails.
+    """
+
+    prepared: Prepared
+    job: int = -1
+    told: tuple[bool, bool] | None = None
+    """What the driver knows that there is: suspects, others. None: nothing."""
+    _takers: dict[Taker, None] = field(default_factory=dict)
+    _again: deque[Part] = field(default_factory=deque)
+    _suspects: deque[Part] = field(default_factory=deque)
+    _is_hunting: bool = False
+    """Whether the job is for one suspect."""
+    _crashes: int = 0
+    """Of jobs for all, one after the other."""
+    _losses: int = 0
+    """Of any jobs, one after the other, without one that was done."""
+    _out: dict[int, tuple[int, Part]] = field(default_factory=dict)
+    _attempts: dict[int, int] = field(default_factory=dict)
+    """Which attempt of each task of the job takes."""
+    _results: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    # -- who has records --------------------------------------------------------------------------
+
+    def offer(self, taker: Taker) -> None:
+        self._takers[taker] = None
+
+    def forget(self, taker: Taker) -> None:
+        """Somebody does not wait for answers any more."""
+        self._takers.pop(taker, None)
+        self._drop(lambda piece: piece.taker is taker)
+
+    @property
+    def there(self) -> tuple[bool, bool]:
+        """Whether there are suspects, and whether there is anything else."""
+        return bool(self._suspects), bool(self._again or self._takers)
+
+    # -- to a job ---------------------------------------------------------------------------------
+
+    def begin(self, job: int, *, is_hunting: bool) -> None:
+        """Another job takes. Whatever became of the one before, its slices have not come back."""
+        self._once_more(self._back())
+        self.job, self._is_hunting, self.told = job, is_hunting, None
+        self._attempts.clear()
+        self._results.clear()
+
+    def is_latest(self, task: int, attempt: int) -> bool:
+        """Whether this attempt of a task is the one that counts; what a former one had got is given out once more."""
+        latest = self._attempts.setdefault(task, attempt)
+        if attempt > latest:
+            self._once_more(self._back(task))
+            self._attempts[task] = attempt
+        return attempt >= latest
+
+    def pick(self, number: int, task: int) -> Part | None:
+        """The next part for a task, which is known by this number from now on."""
+        part = self._next_part()
+        if part is not None:
+            self._out[number] = task, part
+        return part
+
+    def _next_part(self) -> Part | None:
+        if self._is_hunting:
+            return None if self._out or not self._suspects else self._suspects.popleft()
+        if self._again:
+            return self._again.popleft()
+        while self._takers:
+            taker = next(iter(self._takers))
+            piece = taker.next_slice()
+            self._takers.pop(taker, None)
+            if taker.is_wanting:
+                self._takers[taker] = None  # the others first
+            if piece is not None:
+                first, *others = parts_of(piece)
+                self._again.extend(others)
+                return first
+        return None
+
+    def take_in(self, batch: pa.RecordBatch) -> None:
+        """Results of the job."""
+        for number, part in _by_slice(batch):
+            self._results.setdefault(number, []).append(part)
+
+    def _back(self, task: int | None = None) -> list[Part]:
+        """What is with the job, or one task of it, which will not give anything."""
+        lost = {n: part for n, (at, part) in self._out.items() if task is None or at == task}
+        for number in lost:
+            del self._out[number]
+            self._results.pop(number, None)
+        return list(lost.values())
+
+    def _once_more(self, parts: Sequence[Part]) -> None:
+        (self._suspects if self._is_hunting else self._again).extendleft(reversed(parts))
+
+    def _drop(self, is_gone: Callable[[Slice], bool]) -> None:
+        """Give up slices that nobody waits for."""
+        self._again = deque(p for p in self._again if not is_gone(p.piece))
+        self._suspects = deque(p for p in self._suspects if not is_gone(p.piece))
+        self._out = {n: (at, p) for n, (at, p) in self._out.items() if not is_gone(p.piece)}
+
+    # -- a job that is done -----------------------------------------------------------------------
+
+    def done(self) -> None:
+        self._crashes = self._losses = 0
+        results, parts = self._results, self._out
+        self._results, self._out = {}, {}
+        for number, (_, part) in parts.items():
+            self._passed(part, from_arrow(results.get(number, ())))
+
+    def _passed(self, part: Part, given: Given) -> None:
+        """A job is done with these rows, but for those that it says it raised on."""
+        piece, places = part.piece, part.places
+        states, said = given.columns.pop(STATE, []), given.columns.pop(ERROR, [])
+        rows = given.rows if states else ()
+        bad = {
+            places[row]: text
+            for row, state, text in zip(rows, states, said, strict=True)
+            if state == RAISED
+        }
+        if bad:
+            given = chosen(given, [at for at, s in enumerate(states) if s != RAISED])
+            self._sift(piece, bad)
+        elif part.alike:  # alone it passes: then nothing is known of those that were bad with it
+            log.warning("A record passes alone that did not with others; each of them is tried.")
+            self._suspects.append(Part(piece, part.alike))
+        if piece.taken(places, len(places) - len(bad), given):
+            piece.taker.answered(piece)
+
+    def _sift(self, piece: Slice, bad: dict[int, str | None]) -> None:
+        """Of some it is known what a function said; of the others, one is tried alone to hear what is wrong."""
+        for place, text in bad.items():
+            if text is not None:
+                piece.refused(place, text)
+        silent = [place for place, text in bad.items() if text is None]
+        if silent:
+            self._suspects.append(Part(piece, silent[:1], tuple(silent[1:])))
+
+    # -- a job that failed ------------------------------------------------------------------------
+
+    def failed(self, reason: str, error: QueryFailed) -> None:
+        parts = self._back()
+        if reason == "crash" and not self._is_hunting:
+            self._crashes += 1
+        is_due_to_records = reason in ("query", "slow") or (
+            reason == "crash" and self._crashes >= _MOST_CRASHES
+        )
+        if self._is_hunting and reason in ("query", "slow", "crash"):
+            for part in parts:
+                self._accuse(part, error, reason)
+        elif is_due_to_records:
+            self._suspects.extend(parts)
+        else:
+            self._lost(parts, error, reason)
+
+    def _lost(self, parts: Sequence[Part], error: QueryFailed, reason: str) -> None:
+        """No record is to blame. What goes wrong all the time must be seen, though."""
+        self._once_more(parts)
+        self._losses += reason == "lost"
+        if self._losses < _MOST_LOSSES:
+            return
+        self._losses = 0
+        for piece in {part.piece for part in parts}:
+            self._fail(piece, error)
+
+    def _accuse(self, part: Part, error: QueryFailed, reason: str) -> None:
+        """The query failed with nothing but these rows: they are tried in halves, until it is known which record it was.
+
+        Not if it did not end: that would take too long.
+        """
+        if reason == "slow":
+            self._fail(part.piece, error)
+        elif len(part.places) > 1:
+            self._suspects.extendleft(reversed(part.halves()))
+        elif reason == "crash" and part.crashes + 1 < _MOST_CRASHES:
+            self._suspects.appendleft(part._replace(crashes=part.crashes + 1))
+        else:
+            _refuse(part, error.message)
+
+    def _fail(self, piece: Slice, error: QueryFailed) -> None:
+        self._drop(lambda each: each is piece)
+        piece.taker.failed(piece, error)
+
+
+def _refuse(part: Part, message: str) -> None:
+    """The query raises on this record, and on those that are like it."""
+    piece, place = part.piece, part.places[0]
+    is_whole = piece.refused(place, message)
+    offset = piece.rows[place].offset
+    for other in part.alike:
+        alike = f"The query raises on it as well; of offset {offset} it says: {message}"
+        is_whole = piece.refused(other, alike)
+    if is_whole:
+        piece.taker.answered(piece)
+
+
+def _by_slice(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """A batch cut where the slice changes; the numbers of its rows go up."""
+    numbers = [slice_of(number) for number in batch.column(NUMBER).to_pylist()]
+    start = 0
+    while start < len(numbers):
+        end = bisect.bisect_right(numbers, numbers[start], start)
+        yield numbers[start], batch.slice(start, end - start)
+        start = end

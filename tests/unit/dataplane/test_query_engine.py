@@ -1,0 +1,70 @@
+"""The driver's end of queries, without Spark: copy tasks are met and answered."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from sparkmirror.dataplane.query.columns import MOST_DESKS, MOST_ROWS, desk_of, first_number
+from sparkmirror.dataplane.query.desk import Desk
+from sparkmirror.dataplane.query.engine import QueryEngine
+from sparkmirror.dataplane.query.frames import Call, Kind, said
+from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
+from sparkmirror.errors import QueryRefused, SparkError
+
+_MOST_INT64 = (1 << 63) - 1
+
+
+@pytest.fixture
+def engine() -> Iterator[QueryEngine]:
+    made = QueryEngine(cast(Any, None), "127.0.0.1", 2, is_local=True)
+    yield made
+    made.close()
+
+
+def met(engine: QueryEngine) -> tuple[Call, int]:
+    """A copy task, and its number."""
+    call = Call(socket.create_connection((engine.door.host, engine.door.port)))
+    call.send(said(Kind.HELLO, token=engine.door.token, door=["127.0.0.1", 1, "token"]))
+    message = call.receive()
+    assert message.kind is Kind.HEARD
+    return call, message.fields["desk"]
+
+
+def test_the_number_of_a_copy_task_fits_into_a_record_s_however_many_jobs_there_were(
+    engine: QueryEngine,
+) -> None:
+    for _ in range(MOST_DESKS + 10):
+        engine.next_number()
+    call, number = met(engine)
+    assert desk_of(first_number(number, -1) + MOST_ROWS - 1) == number
+    assert first_number(number, -1) + MOST_ROWS - 1 <= _MOST_INT64
+    call.close()
+    assert first_number(MOST_DESKS, -1) + MOST_ROWS - 1 == _MOST_INT64
+
+
+def test_copy_tasks_that_are_there_have_different_numbers(engine: QueryEngine) -> None:
+    found = [met(engine) for _ in range(5)]
+    assert len({number for _, number in found}) == 5
+    for call, _ in found:
+        call.close()
+
+
+@pytest.mark.parametrize("error", [SparkError("It is gone.", "Wait."), QueryRefused("No.", "Yes.")])
+def test_spark_that_is_gone_is_not_a_query_that_is_refused(
+    engine: QueryEngine, monkeypatch: pytest.MonkeyPatch, error: SparkError | QueryRefused
+) -> None:
+    def plan(terms: QueryTerms, memory: int) -> Callable[[], None]:
+        raise error
+
+    monkeypatch.setattr(engine._planner, "plan", plan)
+    desk = Desk(engine.door, "A->B", QueryLimits())
+    try:
+        with pytest.raises(type(error)) as found:
+            desk.prepare(QueryTerms("SELECT value FROM records"))
+    finally:
+        desk.close()
+    assert (found.value.message, found.value.remedy) == (error.message, error.remedy)
