@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -36,6 +37,10 @@ from sparkmirror.preflight.subjects import mm2_subject
 
 READER, WRITER = "reader", "writer"
 TOPIC, GROUP = "orders", "shop"
+ROUTED = "elsewhere"
+"""Where a query may send records, before the replication policy names it."""
+Keys = Mapping[str, str]
+NO_KEYS: Keys = MappingProxyType({})
 RECORDS = 20
 _PASSWORD = "hush"  # noqa: S105 - of a test
 _RESOURCES = {
@@ -62,8 +67,10 @@ class Guarded:
     source: SecuredCluster
     target: SecuredCluster
 
-    def properties(self, source: str, target: str, *, preflight: bool = True) -> dict[str, str]:
-        """A whole flow: records, configs, ACLs, checkpoints, group offsets, heartbeats."""
+    def properties(
+        self, source: str, target: str, *, preflight: bool = True, more: Keys = NO_KEYS
+    ) -> dict[str, str]:
+        """A whole flow: records, configs, ACLs, checkpoints, group offsets, heartbeats; with more keys of the flow."""
         return {
             "clusters": f"{source},{target}",
             **self._client(source, self.source, READER),
@@ -78,14 +85,15 @@ class Guarded:
             "sync.group.offsets.enabled": "true",
             "sync.group.offsets.interval.seconds": "1",
             "emit.checkpoints.interval.seconds": "1",
+            **{f"{source}->{target}.{name}": value for name, value in more.items()},
         }
 
     def _client(self, alias: str, cluster: SecuredCluster, user: str) -> dict[str, str]:
         given = cluster.client("SASL_PLAINTEXT", "PLAIN", username=user, password=_PASSWORD)
         return {f"{alias}.{name}": value for name, value in given.items()}
 
-    def flow(self, source: str, target: str) -> Flow:
-        subject = mm2_subject(self.properties(source, target), "file")
+    def flow(self, source: str, target: str, more: Keys = NO_KEYS) -> Flow:
+        subject = mm2_subject(self.properties(source, target, more=more), "file")
         (flow,) = subject.flows
         return flow
 
@@ -106,9 +114,16 @@ class Guarded:
 
     @contextmanager
     def running(
-        self, directory: Path, source: str, target: str, *, preflight: bool = True
+        self,
+        directory: Path,
+        source: str,
+        target: str,
+        *,
+        preflight: bool = True,
+        more: Keys = NO_KEYS,
     ) -> Iterator[Mirror]:
-        with Mirror(directory, self.properties(source, target, preflight=preflight)) as mirror:
+        properties = self.properties(source, target, preflight=preflight, more=more)
+        with Mirror(directory, properties) as mirror:
             yield mirror
 
 
@@ -120,6 +135,7 @@ def names_of(flow: Flow, privilege: Privilege) -> list[str]:
         "topics": TOPIC,
         "remote": flow.policy.format_remote_topic(flow.source_alias, TOPIC),
         "groups": GROUP,
+        "routed": flow.policy.format_remote_topic(flow.source_alias, ROUTED),
     }
     return [families.get(privilege.family, privilege.name)]
 

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 from kafka_tools import delete_topic, group_offsets, wait_for
-from least import GROUP, READER, RECORDS, TOPIC, WRITER, Guarded, copied, guarded, names_of
+from least import (
+    GROUP,
+    READER,
+    RECORDS,
+    ROUTED,
+    TOPIC,
+    WRITER,
+    Guarded,
+    copied,
+    guarded,
+    names_of,
+)
 
 from sparkmirror.preflight.check import Subject, check
 from sparkmirror.preflight.findings import Level
@@ -59,6 +70,56 @@ def test_exactly_these(pair: Guarded, tmp_path: Path) -> None:
         assert "lacks the ACL" not in mirror.output
     report = check(Subject([], [flow]), 30.0)
     assert report.level < Level.WARNING, report.as_json()
+
+
+def _with_query(dead: str) -> dict[str, str]:
+    """Half of the records go elsewhere; one of those is bad."""
+    number = "CAST(CAST(CAST(value AS STRING) AS INT) AS STRING)"
+    columns = (
+        f"IF(offset < 10, '{ROUTED}', topic) AS topic, IF(offset = 3, {number}, value) AS value"
+    )
+    return {
+        "transform.sql": f"SELECT *, {columns} FROM records",  # noqa: S608 - not of a database
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+    }
+
+
+@pytest.mark.slow
+def test_exactly_these_with_a_query(pair: Guarded, tmp_path: Path) -> None:
+    keys = _with_query("dead")
+    flow = pair.flow("aq", "bq", keys)
+    pair.grant(flow, flow.privileges())
+    with pair.running(tmp_path, "aq", "bq", more=keys) as mirror:
+        expected = {f"aq.{ROUTED}": 9, f"aq.{TOPIC}": RECORDS - 10, "dead": 1}
+        wait_for(
+            "the records",
+            lambda: {topic: copied(pair.target, topic) for topic in expected} == expected,
+            _PATIENCE_S,
+        )
+        assert "AUTHORIZATION_FAILED" not in mirror.output
+        assert "lacks the ACL" not in mirror.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [f"ar.{ROUTED}", "as-dead"])
+def test_without_the_right_to_write_what_a_query_needs(
+    pair: Guarded, tmp_path: Path, missing: str
+) -> None:
+    source, target = missing[:2], f"b{missing[1]}"
+    keys = _with_query(f"{source}-dead")
+    flow = pair.flow(source, target, keys)
+    given = [
+        one
+        for one in flow.privileges()
+        if one.operation != "Write" or missing not in names_of(flow, one)
+    ]
+    assert len(given) == len(flow.privileges()) - 1
+    pair.grant(flow, given)
+    sentence = f"User:{WRITER} lacks the ACL Write on topic {missing}"
+    with pair.running(tmp_path, source, target, preflight=False, more=keys) as mirror:
+        wait_for(sentence, lambda: sentence in mirror.output, _PATIENCE_S)
 
 
 @pytest.mark.slow

@@ -27,4 +27,6 @@ if __name__ == "__main__":
     # Workers look for garbage after every task: what was imported is none.
     gc.collect()
     gc.freeze()
+    # Nor are the thousands of records of a slice, which are gone when they are written: to look for cycles among them costs much.
+    gc.set_threshold(50_000, 20, 100)
     manager()

@@ -228,10 +228,14 @@ class Cluster:
         answer = self.call_any(messages.MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return str(answer.cluster_id or "")
 
+    def is_hidden(self, name: str) -> bool:
+        """Whether the last refresh that asked for a topic was told that we may not see it."""
+        return name in self._hidden
+
     def topic(self, name: str) -> TopicInfo:
         """A topic from the last refresh; an error if it was not there."""
         info = self.topics.get(name)
-        if info is None and name in self._hidden:
+        if info is None and self.is_hidden(name):
             raise BrokerError(
                 messages.TOPIC_AUTHORIZATION_FAILED,
                 "TOPIC_AUTHORIZATION_FAILED",

@@ -193,7 +193,7 @@ def _query(names: Names, parts: Parts) -> Iterator[Privilege]:
         routed.on("topic", names.routed, "Create", "create topics that records go to", creates=True)
         routed.on("topic", names.routed, "Write", "write the records")
         routed.on("topic", names.routed, "Read", "find out after a start what is there already")
-        routed.on("topic", names.routed, "Alter", "add partitions that the query names")
+        routed.on("topic", names.routed, "Alter", "add partitions when the source topic grows")
         yield from routed.found
     if parts.dead_letters:
         dead = _Rights("source", "target", "errors.deadletterqueue.topic.name")

@@ -53,6 +53,9 @@ class Target:
     def refresh(self, topics: list[str]) -> None:
         self.topics = {name: info for name, info in self.there.items() if name in topics}
 
+    def is_hidden(self, name: str) -> bool:
+        return False
+
     def create(self, _: Any, wanted: list[NewTopic]) -> dict[str, Any]:
         (topic,) = wanted
         self.asked.append(topic)

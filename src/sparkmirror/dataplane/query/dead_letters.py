@@ -257,6 +257,8 @@ class DeadLetters:
                 if self.topic not in self._target.topics:
                     self._create(self._settings.factor)
                     self._target.refresh([self.topic])
+                if self._target.is_hidden(self.topic):  # who may write to it may see it
+                    raise self._denied(messages.TOPIC_AUTHORIZATION_FAILED, None)
             except KafkaError as error:
                 if error.retriable:
                     self._warn(str(error))
@@ -344,10 +346,13 @@ class DeadLetters:
         elif code in _TOO_LARGE_CODES:
             self._too_large(box, letters[0], size)
         else:
-            settings = self._target.settings
-            access = needs("Write", "topic", self.topic, settings.security)
-            what = f"Writing to {self.topic} on {settings}"
-            self._refuse(box, letters[0], messages.broker_error(code, what, text, access=access))
+            self._refuse(box, letters[0], self._denied(code, text))
+
+    def _denied(self, code: int, text: str | None) -> BrokerError:
+        settings = self._target.settings
+        access = needs("Write", "topic", self.topic, settings.security)
+        what = f"Writing to {self.topic} on {settings}"
+        return messages.broker_error(code, what, text, access=access)
 
     def _too_large(self, box: _Box, letter: _Letter, size: int) -> None:
         if box.refuse(letter.number):
