@@ -224,3 +224,20 @@ def test_an_encryption_varies_unless_it_is_told_where_to_begin(
     assert analysed(spark, sql).varies == ("aes_encrypt without an iv" if varies else "")
     first, second = (values(desk, sql, may_vary=varies) for _ in range(2))
     assert (first != second) == varies
+
+
+def test_what_varies_gives_all_that_it_names(spark: SparkSession) -> None:
+    """Today it may be the record's own topic, tomorrow another one."""
+    found = analysed(
+        spark,
+        "SELECT value, if(current_date() < DATE'9999-01-01', topic, 'x') AS topic FROM records",
+    )
+    assert found.gives == {"value", "topic"}
+
+
+def test_a_query_may_be_nested_deeply(spark: SparkSession) -> None:
+    select = "SELECT value FROM records WHERE "
+    chain = " AND ".join(f"offset <> {number}" for number in range(300))
+    assert analysed(spark, select + chain).needs == {"offset"}
+    refused = refusal(spark, select + "(" * 3000 + "offset" + " + 1)" * 3000 + " > 0")
+    assert "deeply" in refused

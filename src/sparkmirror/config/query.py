@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from sparkmirror.config.keys import Importance, Key, KeyType, Problem, Values, parse
+from sparkmirror.config.keys import Importance, Key, KeyType, Problem, parse
 from sparkmirror.config.validators import Between, OneOf
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
 
 SQL, SQL_FILE, TOPICS = "transform.sql", "transform.sql.file", "transform.topics"
 FUNCTIONS = "transform.functions"
+_FACTOR = "errors.deadletterqueue.topic.replication.factor"
 _BLANK = re.compile(r"\s+|--(?:\\\n|[^\r\n])*")
 _COMMENT_MARK = re.compile(r"/\*(?!\+)|\*/")  # behind `/*+` is a hint
 _TOKEN = re.compile(
@@ -108,6 +109,27 @@ QUERY_KEYS: tuple[Key, ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterConfig:
+    """Where records go on which a query fails. Asked for beside the query: one that was taken away may have some to finish."""
+
+    topic: str = ""
+    """Empty: nowhere."""
+    factor: int = 3
+    is_factor_explicit: bool = False
+    with_context: bool = False
+
+    @classmethod
+    def parse(cls, props: Mapping[str, str]) -> Self:
+        values = parse(QUERY_KEYS, props)
+        return cls(
+            values.text("errors.deadletterqueue.topic.name").strip(),
+            values.integer(_FACTOR),
+            _FACTOR in values.given,
+            values.boolean("errors.deadletterqueue.context.headers.enable"),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryConfig:
     """The query of one flow."""
@@ -119,10 +141,6 @@ class QueryConfig:
     timeout_ms: int
     memory_mb: int
     may_vary: bool
-    dead_letters: str
-    dead_letters_factor: int
-    dead_letters_factor_explicit: bool
-    with_context: bool
     _pattern: re.Pattern[str] = field(repr=False, compare=False)
 
     @classmethod
@@ -141,22 +159,12 @@ class QueryConfig:
             timeout_ms=values.integer("transform.timeout.ms"),
             memory_mb=values.integer("transform.memory.mb"),
             may_vary=values.text("transform.nondeterministic") == "allow",
-            dead_letters=values.text("errors.deadletterqueue.topic.name").strip(),
-            dead_letters_factor=_factor(values),
-            dead_letters_factor_explicit=(
-                "errors.deadletterqueue.topic.replication.factor" in values.given
-            ),
-            with_context=values.boolean("errors.deadletterqueue.context.headers.enable"),
             _pattern=compile_java_patterns(topics, TOPICS),
         )
 
     def asks(self, topic: str) -> bool:
         """Whether the records of a source topic pass through it."""
         return self._pattern.fullmatch(topic) is not None
-
-
-def _factor(values: Values) -> int:
-    return values.integer("errors.deadletterqueue.topic.replication.factor")
 
 
 def _sql(props: Mapping[str, str]) -> str | None:

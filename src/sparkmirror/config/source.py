@@ -10,7 +10,7 @@ from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.definitions import SOURCE_CONNECTOR_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require
 from sparkmirror.config.keys_mirror import TARGET_PARTITIONS_KEY, TOPIC_SYNC_KEYS
-from sparkmirror.config.query import QUERY_KEYS, QueryConfig, query_problems
+from sparkmirror.config.query import QUERY_KEYS, DeadLetterConfig, QueryConfig, query_problems
 from sparkmirror.config.target_partitions import TargetPartitions
 from sparkmirror.config.validation import isolation_level, java_class_problems, source_problems
 from sparkmirror.config.validators import OneOf, invalid
@@ -59,6 +59,7 @@ class SourceConfig:
     replication_factor_explicit: bool
     target_partitions: TargetPartitions
     query: QueryConfig | None
+    dead_letters: DeadLetterConfig
     errors_tolerated: bool
     errors_logged: bool
     errors_logged_in_full: bool
@@ -110,6 +111,7 @@ class SourceConfig:
             replication_factor_explicit="replication.factor" in values.given,
             target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
             query=QueryConfig.parse(props),
+            dead_letters=DeadLetterConfig.parse(props),
             errors_tolerated=values.text("errors.tolerance") == "all",
             errors_logged=values.boolean("errors.log.enable"),
             errors_logged_in_full=values.boolean("errors.log.include.messages"),

@@ -91,6 +91,7 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
             _copy_settings(config, consumer, producer, worker),
             transforms=TransformChain.parse(connector),
             query=_query(config),
+            bad=_bad_records(config),
             remote_name=partial(config.policy.format_remote_topic, config.source_alias),
             replication_factor=config.replication_factor,
             may_lower_factor=not config.replication_factor_explicit,
@@ -110,15 +111,19 @@ def _query(config: SourceConfig) -> QuerySettings | None:
     return QuerySettings(
         QueryTerms(query.sql, query.functions, query.may_vary),
         QueryLimits(query.interval_ms / 1000, query.timeout_ms / 1000, query.memory_mb << 20),
-        BadRecords(
-            config.errors_tolerated,
-            query.dead_letters if config.errors_tolerated else "",
-            query.with_context,
-            config.errors_logged,
-            config.errors_logged_in_full,
-            query.dead_letters_factor,
-            not query.dead_letters_factor_explicit,
-        ),
+    )
+
+
+def _bad_records(config: SourceConfig) -> BadRecords:
+    dead = config.dead_letters
+    return BadRecords(
+        config.errors_tolerated,
+        dead.topic if config.errors_tolerated else "",
+        dead.with_context,
+        config.errors_logged,
+        config.errors_logged_in_full,
+        dead.factor,
+        not dead.is_factor_explicit,
     )
 
 

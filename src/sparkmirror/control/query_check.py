@@ -11,7 +11,7 @@ import logging
 from sparkmirror.config.keys import Problem
 from sparkmirror.config.query import FUNCTIONS, SQL, QueryConfig
 from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.dataplane.query.terms import BadRecords, QueryLimits, QuerySettings, QueryTerms
+from sparkmirror.dataplane.query.terms import QueryLimits, QuerySettings, QueryTerms
 from sparkmirror.errors import QueryRefused, SparkError
 
 log = logging.getLogger(__name__)
@@ -52,5 +52,4 @@ def _settings(query: QueryConfig) -> QuerySettings:
     return QuerySettings(
         QueryTerms(query.sql, query.functions, query.may_vary),
         QueryLimits(memory=query.memory_mb << 20),
-        BadRecords(),
     )

@@ -298,7 +298,7 @@ class CopyTask:
             copy.offer_to(self._sender)
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
-        self._troubles.passed(copy)
+        self._troubles.passed(copy.whole)
         self._reporter.acknowledged(copy, sent, base_offset)
 
     def moved(self, copy: RecordCopy) -> None:

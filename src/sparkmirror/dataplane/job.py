@@ -53,8 +53,9 @@ _END_S = 2.0
 _PLENTY = 512
 _LEAST_SLOTS = 2
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
-# A driver that only schedules: small heap, one-thread collector, no second compiler.
-_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss512k"
+# A driver that only schedules: small heap, one-thread collector, no second compiler. Its threads go as deep as a query is nested;
+# what they do not use of their stacks is not there.
+_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 # Queries are worth the second one, for what is run again and again; what Spark does once is most of its code.
 _TWO_COMPILERS = (

@@ -13,7 +13,7 @@ from sparkmirror.transforms.chain import TransformChain
 from .leash import LeashEnd
 from .positions import StoreAddress
 from .query.frames import Door
-from .query.terms import SQL, QuerySettings
+from .query.terms import SQL, BadRecords, QuerySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ class CopySettings:
     """Whether they get fewer replicas on a cluster that has not so many brokers."""
     query: QuerySettings | None = None
     """What records of partitions that are `queried` pass through, behind the transforms."""
+    bad: BadRecords = field(default_factory=BadRecords)
+    """What is done with those on which it raises; or one that was given before, and has some left."""
     remote_name: Callable[[str], str] | None = None
     """What a topic that a query names, also one that was given before, is called on the target; None: by its name."""
 

@@ -36,9 +36,8 @@ def _copying(flow: Flow, remote: Sequence[str]) -> Iterable[_Asked]:
         key = "offset-syncs.topic.replication.factor"
         yield key, value, explicit, parts.syncs_at, [names.offset_syncs]
         yield key, value, explicit, "target", [names.offset_map]
-    if parts.dead_letters and config.query is not None:
-        value = config.query.dead_letters_factor
-        explicit = config.query.dead_letters_factor_explicit
+    if parts.dead_letters:
+        value, explicit = config.dead_letters.factor, config.dead_letters.is_factor_explicit
         key = "errors.deadletterqueue.topic.replication.factor"
         yield key, value, explicit, "target", [names.dead_letters]
 

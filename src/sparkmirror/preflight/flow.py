@@ -111,7 +111,7 @@ def _dead_letters(config: SourceConfig | None) -> str:
     """The topic for records on which the query fails; empty if there is none."""
     if config is None or config.query is None or not config.errors_tolerated:
         return ""
-    return config.query.dead_letters
+    return config.dead_letters.topic
 
 
 def worker_topics(worker: WorkerConfig) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def dead_letter_findings(flows: Sequence[Copying]) -> list[Finding]:
     found: list[Finding] = []
     for flow in flows:
         config = flow.config
-        topic = config.query.dead_letters if config.query and config.errors_tolerated else ""
+        topic = config.dead_letters.topic if config.query and config.errors_tolerated else ""
         if topic:
             found += _mixed(flow, topic, flows)
             found += _copied(flow, topic, flows)

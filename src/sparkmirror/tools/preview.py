@@ -124,7 +124,7 @@ def preview(flow: QueryFlow, wish: Wish) -> Preview:
         columns=known.columns,
         plan=known.plan,
         rows=rows,
-        tolerates=query.bad.are_tolerated,
+        tolerates=settings.copy.bad.are_tolerated,
     )
 
 

@@ -12,7 +12,7 @@ from sparkmirror.config.checkpoint import CheckpointConfig
 from sparkmirror.config.flows import MirrorMakerConfig, SourceAndTarget
 from sparkmirror.config.heartbeat import HeartbeatConfig
 from sparkmirror.config.properties import read_properties
-from sparkmirror.config.query import QUERY_KEYS, QueryConfig, query_problems
+from sparkmirror.config.query import QUERY_KEYS, DeadLetterConfig, QueryConfig, query_problems
 from sparkmirror.config.source import SourceConfig
 from sparkmirror.errors import ConfigError
 
@@ -56,8 +56,17 @@ def test_what_holds_unless_it_is_said_otherwise() -> None:
     query = parsed()
     assert (query.sql, query.topics, query.functions) == ("SELECT *", (".*",), ())
     assert (query.interval_ms, query.timeout_ms, query.memory_mb) == (300, 60_000, 512)
-    assert (query.may_vary, query.dead_letters, query.with_context) == (False, "", False)
-    assert (query.dead_letters_factor, query.dead_letters_factor_explicit) == (3, False)
+    assert not query.may_vary
+    assert DeadLetterConfig.parse({}) == DeadLetterConfig("", 3, False, False)
+
+
+def test_where_dead_letters_go_is_known_without_a_query() -> None:
+    given = {
+        "errors.deadletterqueue.topic.name": " dead ",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+    assert DeadLetterConfig.parse(given) == DeadLetterConfig("dead", 1, True, True)
 
 
 def test_what_is_said() -> None:
@@ -65,14 +74,9 @@ def test_what_is_said() -> None:
         transform_topics="orders, clicks.*",
         transform_functions="a.b:c, d:e",
         transform_nondeterministic="allow",
-        errors_deadletterqueue_topic_name=" dead ",
-        errors_deadletterqueue_topic_replication_factor="1",
-        errors_deadletterqueue_context_headers_enable="true",
     )
     assert query.functions == ("a.b:c", "d:e")
     assert query.may_vary
-    assert (query.dead_letters, query.with_context) == ("dead", True)
-    assert (query.dead_letters_factor, query.dead_letters_factor_explicit) == (1, True)
     wanted = {"orders": True, "orders2": False, "clicks-eu": True, "x": False}
     assert {topic: query.asks(topic) for topic in wanted} == wanted
 

@@ -49,9 +49,11 @@ class Query:
 def settings_of(
     sql: str, *, are_tolerated: bool = False, chain: TransformChain | None = None, **more: Any
 ) -> CopySettings:
-    terms, bad = QueryTerms(sql), BadRecords(are_tolerated=are_tolerated)
-    query = QuerySettings(terms, QueryLimits(), bad)
-    return CopySettings(transforms=chain, query=query, remote_name=remote_name, **more)
+    query, bad = (
+        QuerySettings(QueryTerms(sql), QueryLimits()),
+        BadRecords(are_tolerated=are_tolerated),
+    )
+    return CopySettings(transforms=chain, query=query, bad=bad, remote_name=remote_name, **more)
 
 
 def remote_name(topic: str) -> str:
@@ -85,6 +87,11 @@ class FakeDesk:
         piece = Slice(rows, cast(Taker, None))
         assert self._evaluate(prepared, piece)
         return piece
+
+    def ask_all(
+        self, prepared: Prepared, portions: Sequence[Sequence[ConnectRecord]]
+    ) -> list[Slice]:
+        return [self.ask(prepared, rows) for rows in portions]
 
     # -- what the driver and Spark do ---------------------------------------------------------
 
@@ -160,8 +167,7 @@ class QueryCopier(Copier):
         self.desk = FakeDesk(queries)
         desk = cast(Desk, self.desk)
         self._routings = Routings(lambda plan, shape: QueryRouting(plan, shape, settings, desk))
-        bad = BadRecords() if settings.query is None else settings.query.bad
-        none = DeadLetters(bad, "c", cast(Cluster, None), cast(Sender, None))
+        none = DeadLetters(settings.bad, "c", cast(Cluster, None), cast(Sender, None))
         self.letters = none if letters is None else letters
         plan = replace(PLAN, queried=settings.query is not None, width=width)
         super().__init__(world, settings, plan, routings=self._routings)

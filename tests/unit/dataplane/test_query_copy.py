@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from sparkmirror.dataplane.query.copy import QueryCopy
 from sparkmirror.dataplane.query.dead_letters import DeadLetters
 from sparkmirror.dataplane.query.routing import BadRecord
 from sparkmirror.errors import QueryFailed, ReplicationError
@@ -181,7 +182,8 @@ class Letters:
         self.writer.letters_written()
 
     def refuse(self, number: int) -> None:
-        self.writer.letters_refused(self, number, ReplicationError(f"letter {number} is refused"))
+        error = ReplicationError(f"letter {number} is refused")
+        self.writer.letters_refused(self, number, self.taken[number].record.offset, error)
 
 
 def with_letters(world: World, letters: Letters, **more: Any) -> QueryCopier:
@@ -196,11 +198,12 @@ def test_dead_letters_are_written_before_anything_behind_them(world: World) -> N
     copy = with_letters(world, letters)
     for _ in range(9):
         copy.work()
-    assert [bad.record.offset for bad in letters.taken] == [1, 3]
+    assert [bad.record.offset for bad in letters.taken] == [1]
     assert values(world) == []
     assert copy.copy.position.offset == -1
     letters.write(1)
     passed(copy)
+    assert [bad.record.offset for bad in letters.taken] == [1, 3]
     assert values(world) == [b"*0", b"*2"]
     assert copy.copy.position.offset == 2
     letters.write(2)
@@ -232,28 +235,35 @@ def test_a_partition_goes_on_when_its_dead_letters_are_written(world: World) -> 
 
 
 def test_a_dead_letter_that_is_refused_stops_the_partition_before_its_record(world: World) -> None:
-    fill(world, [b"0", b"bad"], [b"2"], [b"bad"], [b"4"], [b"5"])
+    fill(world, [b"0", b"bad", b"2", b"bad", b"4", b"bad"], [b"6"], [b"bad"], [b"8"])
     letters = Letters()
     copy = with_letters(world, letters)
     for _ in range(9):
         copy.work()
+    assert [bad.record.offset for bad in letters.taken] == [1, 3, 5]
     letters.refuse(1)
     was_idle = copy.copy.is_idle  # the letter before it is still on its way
     letters.write(1)
     passed(copy)
     assert (was_idle, copy.copy.is_idle) == (False, True)
     assert copy.copy.position.offset == 2
+    assert values(world) == [b"*0", b"*2"]
     assert copy.copy.fetch_trouble
     assert str(copy.error) == "letter 1 is refused"
     copy.flush()
     again = with_letters(world, letters := Letters())
     for _ in range(9):
         again.work()
-    assert [bad.record.offset for bad in letters.taken] == [3]  # it is tried again
+    assert [bad.record.offset for bad in letters.taken] == [
+        3,
+        5,
+    ]  # it is tried again, and the first is not
+    letters.write()
+    passed(again)
     letters.write()
     again.converge()
-    assert again.copy.position.offset == 5
-    assert values(world) == [b"*0", b"*2", b"*4", b"*5"]
+    assert again.copy.position.offset == 8
+    assert values(world) == [b"*0", b"*2", b"*4", b"*6", b"*8"]
 
 
 def test_dead_letters_are_as_the_source_has_them(world: World) -> None:
@@ -270,6 +280,8 @@ def test_dead_letters_are_as_the_source_has_them(world: World) -> None:
     copy = with_letters(world, letters, chain=chain)
     for _ in range(9):
         copy.work()
+    letters.write()
+    passed(copy)
     assert [tuple(bad.record) for bad in letters.taken] == [
         ("t", 0, offset, 7, b"k", b"bad", []) for offset in (2, 3)
     ]
@@ -367,3 +379,41 @@ def test_what_transforms_drop_does_not_come_to_the_desk(world: World) -> None:
     assert copy.desk.out == []
     assert copy.copy.position.offset == 1
     assert copy.copy.is_idle
+
+
+def test_of_slices_that_fail_together_the_first_is_told_and_what_is_before_it_written(
+    world: World,
+) -> None:
+    fill(world, [b"0"], [b"1"], [b"2"], [b"3"])
+    copy = taken(world, 4)
+    pieces = [piece for _, piece in copy.desk.out]
+    own = cast(QueryCopy, copy.copy)
+    for place in (3, 1, 2):
+        own.failed(pieces[place], QueryFailed(f"slice {place}"))
+    copy.desk.answer(0)
+    passed(copy)
+    assert values(world) == [b"*0"]
+    assert "fails at offset 1: slice 1" in str(copy.error)
+
+
+def test_a_partition_whose_records_transforms_drop_asks_for_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = TransformChain.parse(
+        {
+            "transforms": "f",
+            "transforms.f.type": "Filter",
+            "transforms.f.predicate": "marked",
+            "predicates": "marked",
+            "predicates.marked.type": "TopicNameMatches",
+            "predicates.marked.pattern": ".*",
+        }
+    )
+    fill(world, [b"0"], [b"1"])
+    copy = copier(world, chain=chain)
+    copy.feed(99)
+    told: list[object] = []
+    monkeypatch.setattr(copy, "changed", told.append)
+    copy.desk.take()
+    assert copy.copy.position.offset == 1
+    assert told

@@ -35,7 +35,10 @@ class Partition:
     def letters_written(self) -> None:
         self.written += 1
 
-    def letters_refused(self, letters: Counted, number: int, error: ReplicationError) -> None:
+    def letters_refused(
+        self, letters: Counted, number: int, offset: int, error: ReplicationError
+    ) -> None:
+        assert f"offset {offset} " in error.message
         self.refused.append((number, error))
 
 
@@ -288,12 +291,15 @@ def test_letters_that_are_too_large_together_go_one_by_one(monkeypatch: pytest.M
     made.turn()
     assert len(made.out.answer(messages.MESSAGE_TOO_LARGE)) == 1
     made.turn()
-    assert [[letter.value for letter in write] for write in made.out.answer()] == [
-        [b"0"],
-        [b"1"],
-        [b"2"],
-    ]
+    # Each behind the one before: what is refused is not passed over.
+    for value in (b"0", b"1", b"2"):
+        assert [[letter.value for letter in write] for write in made.out.answer()] == [[value]]
+        made.turn()
     assert made.letters.pending(partition) == []
+    for offset in (3, 4):
+        made.letters.take(partition, bad(offset, b"%d" % offset))
+    made.turn()
+    assert [len(write) for write in made.out.answer()] == [2]
 
 
 def test_how_many_are_left_out_is_told_once_a_minute(

@@ -60,7 +60,8 @@ def test_slices_come_back_in_one_job(made: Bench) -> None:
     one, other = partition([b"a", b"drop", b"c"], [b"d"]), partition([b"e"])
     made.desk.offer(made.prepared, one)
     made.desk.offer(made.prepared, other)
-    assert made.hub.waiting(made.desk) == {"query": 3, "alone": False, "plenty": True}
+    waiting = {"query": 3, "alone": False, "plenty": True, "left": False}
+    assert made.hub.waiting(made.desk) == waiting
     job = made.job()
     batches = job.take()
     assert [b.column("value").to_pylist() for b in batches] == [
@@ -89,13 +90,27 @@ def test_results_do_not_count_before_the_driver_says_so(made: Bench) -> None:
 def test_a_step_takes_no_more_than_its_limit(made: Bench) -> None:
     rows = partition([b"x" * 1000], [b"y" * 1000])
     made.desk.offer(made.prepared, rows)
+    assert not made.hub.waiting(made.desk)["left"]
     job = made.job(limit=500)
     first = job.take()
     assert len(first) == 1
     job.give(*map(upper, first))
     made.tell(Kind.DONE, job)
     turned(made.desk, lambda: rows.answers)
-    assert made.hub.waiting(made.desk)["plenty"]
+    waiting = made.hub.waiting(made.desk)
+    assert (waiting["plenty"], waiting["left"]) == (True, True)  # the next job need not wait
+
+
+def test_a_job_that_took_all_leaves_nothing(made: Bench) -> None:
+    rows = partition([b"x"])
+    made.desk.offer(made.prepared, rows)
+    made.hub.waiting(made.desk)
+    job = made.job()
+    job.give(*map(upper, job.take()))
+    made.tell(Kind.DONE, job)
+    turned(made.desk, lambda: rows.answers)
+    made.desk.offer(made.prepared, partition([b"y"]))
+    assert not made.hub.waiting(made.desk)["left"]
 
 
 def test_somebody_may_ask_and_wait(made: Bench) -> None:

@@ -109,7 +109,8 @@ def analyse(
     changed = {
         name: index
         for name, index in _chosen(result.schema).items()
-        if outputs[index].exprId().id() != attributes[name].exprId().id()
+        # What varies may be the record's own today, and something else tomorrow.
+        if varies or outputs[index].exprId().id() != attributes[name].exprId().id()
     }
     if _is_empty(plan):
         return _keeping_nothing(given, changed, varies)
@@ -159,7 +160,19 @@ def _parsed(session: SparkSession, sql: str) -> DataFrame:
     except PySparkException as error:
         raise QueryRefused(said_by_spark(error)) from error
     except Py4JJavaError as error:
+        if is_too_deep(error):
+            raise QueryRefused(*TOO_DEEP) from error
         raise QueryRefused(str(error.java_exception).strip()) from error
+
+
+TOO_DEEP = (
+    "The query is nested too deeply for Spark.",
+    "Write long chains of OR as IN (...), or set spark.driver.extraJavaOptions=-Xss8m.",
+)
+
+
+def is_too_deep(error: Py4JJavaError) -> bool:
+    return "StackOverflowError" in str(error.java_exception.getClass().getName())
 
 
 def said_by_spark(error: PySparkException) -> str:

@@ -48,6 +48,8 @@ class _Asked:
     """What becomes of it, when that is known of all slices before it as well."""
     letters: list[tuple[Counted, int]] = field(default_factory=list)
     """What must be written first."""
+    cut: int | None = None
+    """The offset before which it ends, since the dead letter of that record was refused."""
 
     @property
     def is_ready(self) -> bool:
@@ -119,6 +121,7 @@ class QueryCopy(RecordCopy):
                 return asked.piece
             asked.is_answered = True  # the transforms have dropped all of it
             self._go_on()
+            self._task.changed(self)  # there is room for more
         return None
 
     def _next_pieces(self) -> list[Piece]:
@@ -143,6 +146,8 @@ class QueryCopy(RecordCopy):
 
     def failed(self, piece: Slice, error: QueryFailed) -> None:
         """Everything before it is written; then the partition stops."""
+        if all(asked.piece is not piece for asked in self._asked):
+            return  # one before it has failed
         first = piece.rows[0].offset
         while self._asked and self._asked[-1].piece is not piece:
             self._asked.pop()
@@ -159,15 +164,26 @@ class QueryCopy(RecordCopy):
             outcome, last = asked.outcome, asked.portion.pieces[-1][0]
             assert outcome is not None  # noqa: S101 - it would not be ready
             if outcome.bad and not self._tolerates():
-                self._stop_before(outcome)
+                bad = outcome.bad[0]
+                self._asked.clear()
+                self._stop(bad.record.offset, bad.message, "")
+                self._pass_on_before(bad.record.offset, outcome)
+                return
+            if asked.cut is not None:
+                self._pass_on_before(asked.cut, outcome)
                 return
             self._pass_on(last.last_offset, last.leader_epoch, outcome.parts)
 
     def _judge(self) -> None:
-        """See what becomes of the slices that are answered, and have dead letters sent, those of several slices at a time."""
+        """See what becomes of the slices that are answered, and have dead letters sent.
+
+        Not those of slices behind one that waits for its own: if one of these is refused, the others would be sent at every try.
+        """
         routing = self._routing
         for asked in takewhile(lambda each: each.is_answered, self._asked):
             if asked.outcome is not None:
+                if not asked.is_ready:
+                    return
                 continue
             assert isinstance(routing, QueryRouting)  # noqa: S101 - only those have slices
             asked.outcome = routing.outcome(asked.portion, asked.piece)
@@ -175,6 +191,8 @@ class QueryCopy(RecordCopy):
                 for bad in self._as_read(routing, asked.portion, asked.outcome.bad):
                     self._dead.take(self, bad)
                 asked.letters = self._dead.pending(self)
+                if not asked.is_ready:
+                    return
 
     def opened(self, targets: Sequence[TargetPosition]) -> None:
         super().opened(targets)
@@ -184,12 +202,19 @@ class QueryCopy(RecordCopy):
         self._go_on()
         self._task.changed(self)
 
-    def letters_refused(self, letters: Counted, number: int, error: ReplicationError) -> None:
-        """Everything before the slice of that letter is written; then the partition stops."""
-        before = list(takewhile(lambda asked: not asked.awaits(letters, number), self._asked))
+    def letters_refused(
+        self, letters: Counted, number: int, offset: int, error: ReplicationError
+    ) -> None:
+        """Everything before the record of that letter is written, other letters too; then the partition stops."""
+        asked = next((each for each in self._asked if each.awaits(letters, number)), None)
+        if asked is None:
+            return
+        while self._asked[-1] is not asked:
+            self._asked.pop()
+        asked.letters, asked.cut = [(letters, number)], offset
         self._desk.forget(self)
-        self._asked = deque(before)
         self._halt(error)
+        self._go_on()
 
     def _teller(self, lane: PartitionCopy) -> PartitionCopy | None:
         """Each lane tells of its own: the query alone decides which records go there."""
@@ -202,8 +227,7 @@ class QueryCopy(RecordCopy):
     # -- bad records ------------------------------------------------------------------------------
 
     def _tolerates(self) -> bool:
-        query = self._settings.query
-        return query is not None and query.bad.are_tolerated
+        return self._settings.bad.are_tolerated
 
     def _as_read(
         self, routing: QueryRouting, portion: Portion, bad: Sequence[BadRecord]
@@ -222,20 +246,17 @@ class QueryCopy(RecordCopy):
                     read = row.timestamp, row.key, row.value, row.headers
                     yield BadRecord(ConnectRecord(topic, number, offset, *read), said[offset])
 
-    def _stop_before(self, outcome: Outcome) -> None:
-        """Write what comes before the first bad record, and stop."""
-        bad = outcome.bad[0]
+    def _pass_on_before(self, end: int, outcome: Outcome) -> None:
+        """What comes of the records before an offset, and no more."""
         parts = []
         for key, piece in outcome.parts:
-            rows = [row for row in piece.records() if row.offset < bad.record.offset]
+            rows = [row for row in piece.records() if row.offset < end]
             if len(rows) == piece.count:
                 parts.append((key, piece))
             elif rows:
                 parts.append((key, opened(piece, rows)))
-        self._asked.clear()
-        self._stop(bad.record.offset, bad.message, "")
-        if parts:
-            self._pass_on(bad.record.offset - 1, -1, parts)
+        if parts or outcome.bad[0].record.offset < end:
+            self._pass_on(end - 1, -1, parts)
 
     def _stop(self, offset: int, message: str, remedy: str) -> None:
         self._halt(

@@ -60,8 +60,13 @@ class Writer(Protocol):
     def letters_written(self) -> None:
         """Some more of them are written."""
 
-    def letters_refused(self, letters: Counted, number: int, error: ReplicationError) -> None:
-        """The letter of this number, counted from 0, cannot be written; whoever waits for it waits in vain."""
+    def letters_refused(
+        self, letters: Counted, number: int, offset: int, error: ReplicationError
+    ) -> None:
+        """The letter of this number, counted from 0, cannot be written; whoever waits for it waits in vain.
+
+        It is of the record at this offset. Those before it are written, or under way.
+        """
 
 
 class _Letter(NamedTuple):
@@ -88,8 +93,11 @@ class _Box:
         self.refused: int | None = None
         self._ahead: set[int] = set()
         self.again_at = 0.0
+        self.flying = 0
+        """How many writes are under way."""
         self.is_single = False
-        """Whether each letter goes by itself: several at once were refused, and perhaps only one of them is at fault."""
+        """Whether each letter goes by itself, behind the one before: several at once were refused, and perhaps only one of them
+        is at fault. Those behind it are not to be written at every try."""
 
     def put(self, offset: int, row: NewRecord) -> None:
         self.waiting.append(_Letter(self.taken, offset, row))
@@ -235,11 +243,16 @@ class DeadLetters:
         count = self._partitions()
         if not count:
             return
-        waiting, box.waiting = box.waiting, []
+        if box.is_single and box.flying:
+            return
+        number = 1 if box.is_single else len(box.waiting)
+        waiting, box.waiting = box.waiting[:number], box.waiting[number:]
         for place, letters in self._placed(box, waiting, count):
             batch = records.encode([letter.row for letter in letters], 0)
             heard = _Heard(self, box, letters, len(batch))
-            if not self._sender.write(SideWrite(self.topic, place, batch, heard, None)):
+            if self._sender.write(SideWrite(self.topic, place, batch, heard, None)):
+                box.flying += 1
+            else:
                 box.waiting = sorted(box.waiting + letters)
                 box.again_at = time.monotonic() + _AGAIN_S
 
@@ -333,7 +346,12 @@ class DeadLetters:
         """What the target said of a batch of so many bytes."""
         if self._boxes.get(box.writer) is not box:
             return  # its partition begins anew, and writes them again
+        box.flying -= 1
         if code == messages.NONE:
+            if box.waiting:
+                self._send(box)
+            else:
+                box.is_single = False
             if box.wrote(letters):
                 box.writer.letters_written()
             return
@@ -362,7 +380,7 @@ class DeadLetters:
                 f"Raise max.message.bytes of {self.topic} (and, for followers, replica.fetch.max.bytes) above {size:,}; the copy "
                 "goes on by itself.",
             )
-            box.writer.letters_refused(box, letter.number, error)
+            box.writer.letters_refused(box, letter.number, letter.offset, error)
 
     def _refuse(self, box: _Box, letter: _Letter, cause: KafkaError) -> None:
         """Its partition fails, and is tried again: the cause may be mended meanwhile."""
@@ -375,7 +393,7 @@ class DeadLetters:
                 f"letters: {cause.message}",
                 remedy or _REMEDY,
             )
-            box.writer.letters_refused(box, letter.number, error)
+            box.writer.letters_refused(box, letter.number, letter.offset, error)
 
 
 class _Heard:

@@ -177,16 +177,21 @@ class Desk:
 
     def ask(self, prepared: Prepared, rows: Sequence[ConnectRecord]) -> Slice:
         """What comes of these rows, waited for; QueryFailed if that will never be known."""
-        asker = _Asker(rows)
-        self.offer(prepared, asker)
+        (found,) = self.ask_all(prepared, [rows])
+        return found
+
+    def ask_all(
+        self, prepared: Prepared, portions: Sequence[Sequence[ConnectRecord]]
+    ) -> list[Slice]:
+        """The same for several portions at once."""
+        askers = [_Asker(rows) for rows in portions]
+        for asker in askers:
+            self.offer(prepared, asker)
         try:
-            found = self._await(lambda: asker.outcome, _ANSWER_S, "answer")
+            return [self._await(asker.answer, _ANSWER_S, "answer") for asker in askers]
         finally:
-            self.forget(asker)
-        if isinstance(found, QueryFailed):
-            raise found
-        piece: Slice = found
-        return piece
+            for asker in askers:
+                self.forget(asker)
 
     def _call_for(self, query: SliceQueue) -> None:
         """Tell the driver that there are records, unless it knows."""
@@ -196,7 +201,8 @@ class Desk:
         query.told = there
         alone, plenty = there
         number = query.prepared.number
-        self._tell(said(Kind.WAITING, query=number, alone=alone, plenty=plenty))
+        word = said(Kind.WAITING, query=number, alone=alone, plenty=plenty, left=query.is_left)
+        self._tell(word)
 
     # -- with Spark's steps ---------------------------------------------------------------------
 
@@ -300,6 +306,11 @@ class _Asker:
 
     def failed(self, piece: Slice, error: QueryFailed) -> None:
         self.outcome = error
+
+    def answer(self) -> Slice | None:
+        if isinstance(self.outcome, QueryFailed):
+            raise self.outcome
+        return self.outcome
 
 
 class _Listener:

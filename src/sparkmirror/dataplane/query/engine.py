@@ -129,7 +129,8 @@ class QueryEngine:
             link.tell(self._prepared(link, fields))
         elif message.kind is Kind.WAITING:
             with self._changed:
-                link.waiting[fields["query"]] = Waiting(fields["alone"], fields["plenty"])
+                waiting = Waiting(fields["alone"], fields["plenty"], fields["left"])
+                link.waiting[fields["query"]] = waiting
                 self._changed.notify_all()
 
     def _prepared(self, link: Link, fields: dict[str, Any]) -> bytes:
@@ -188,6 +189,15 @@ class QueryEngine:
     def analyse(self, terms: QueryTerms, memory: int) -> Analysed:
         """Look at a query; QueryRefused with the reason if it cannot be run, SparkError if Spark is gone."""
         return self._planner.plan(terms, memory)()
+
+    def pause(self, query: int, seconds: float) -> None:
+        """Let records gather for a while, unless there are more already than one job takes."""
+
+        def is_over() -> bool:
+            return self.is_closed or any(link.waiting[query].left for link in self._waiting(query))
+
+        with self._changed:
+            self._changed.wait_for(is_over, seconds)
 
     def links(self, query: int, wait: float, *, prefer_alone: bool) -> tuple[list[Link], bool]:
         """The copy tasks that have records for a query, waited for; taken note of. One for its suspects (True), or all others."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ KEY = "transform.functions"
 MEMORY_KEY = "transform.memory.mb"
 _MOST_TEXT = 1000
 _here: dict[str, Callable[..., Any]] = {}
+_LOADING = threading.RLock()
 
 
 def load(name: str, memory: int) -> UserDefinedFunction:
@@ -143,16 +145,17 @@ def _found_here(name: str) -> Callable[..., Any]:
 def _types_unread() -> Iterator[None]:
     """Types that a module gives as text, `udf("string")`, are read by the JVM. Where there is none, some type stands for them."""
     module: Any = udf_module
-    reader = module._parse_datatype_string
 
     def read(text: str) -> Any:
         return StringType() if SparkContext._active_spark_context is None else reader(text)
 
-    module._parse_datatype_string = read
-    try:
-        yield
-    finally:
-        module._parse_datatype_string = reader
+    with _LOADING:  # several connectors may be looked at at once
+        reader = module._parse_datatype_string
+        module._parse_datatype_string = read
+        try:
+            yield
+        finally:
+            module._parse_datatype_string = reader
 
 
 def _watched(name: str, memory: int, found: Iterator[Any]) -> Iterator[Any]:

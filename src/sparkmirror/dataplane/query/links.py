@@ -16,6 +16,8 @@ class Waiting(NamedTuple):
 
     alone: bool
     plenty: bool
+    left: bool = False
+    """Whether there is more than the last job could take, so that the next need not wait."""
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ from .dead_letters import DeadLetters
 from .desk import Desk
 from .frames import Door
 from .routing import QueryRouting
-from .terms import BadRecords, QueryLimits
+from .terms import QueryLimits
 
 
 class QueryPath:
@@ -35,8 +35,7 @@ class QueryPath:
         query = plan.settings.query
         self._plan, self._watcher = plan, watcher
         self.desk = Desk(hub, plan.flow, QueryLimits() if query is None else query.limits)
-        bad = BadRecords() if query is None else query.bad
-        self.dead_letters = DeadLetters(bad, plan.store.connector, target, sender)
+        self.dead_letters = DeadLetters(plan.settings.bad, plan.store.connector, target, sender)
         self.routings = Routings(self._routing)
         poller.watch(self.desk, self.desk.turn)
 

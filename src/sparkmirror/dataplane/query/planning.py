@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,7 @@ from pyspark.util import PythonEvalType
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
-from .analysis import Analysed, analyse, said_by_spark
+from .analysis import TOO_DEEP, Analysed, analyse, is_too_deep, said_by_spark
 from .columns import numbered
 from .functions import load
 from .guards import guarded, is_guardable
@@ -92,6 +92,10 @@ def _asking_spark() -> Iterator[None]:
         yield
     except PySparkException as error:
         raise QueryRefused(said_by_spark(error)) from error
+    except Py4JJavaError as error:
+        if is_too_deep(error):
+            raise QueryRefused(*TOO_DEEP) from error
+        raise SparkError(f"Spark could not look at the query: {error}") from error
     except GONE as error:
         raise SparkError(f"Spark could not look at the query: {error}") from error
 

@@ -63,6 +63,9 @@ class SliceQueue:
     _attempts: dict[int, int] = field(default_factory=dict)
     """Which attempt of each task of the job takes."""
     _results: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    _was_asked: bool = False
+    _was_emptied: bool = False
+    """Whether the job took something, and whether it found nothing more in the end."""
 
     # -- who has records --------------------------------------------------------------------------
 
@@ -79,12 +82,18 @@ class SliceQueue:
         """Whether there are suspects, and whether there is anything else."""
         return bool(self._suspects), bool(self._again or self._takers)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the last job could not take all that there was."""
+        return self._was_asked and not self._was_emptied and self.there[1]
+
     # -- to a job ---------------------------------------------------------------------------------
 
     def begin(self, job: int, *, is_hunting: bool) -> None:
         """Another job takes. Whatever became of the one before, its slices have not come back."""
         self._once_more(self._back())
         self.job, self._is_hunting, self.told = job, is_hunting, None
+        self._was_asked = self._was_emptied = False
         self._attempts.clear()
         self._results.clear()
 
@@ -99,7 +108,10 @@ class SliceQueue:
     def pick(self, number: int, task: int) -> Part | None:
         """The next part for a task, which is known by this number from now on."""
         part = self._next_part()
-        if part is not None:
+        self._was_asked = True
+        if part is None:
+            self._was_emptied = True
+        else:
             self._out[number] = task, part
         return part
 
@@ -203,7 +215,8 @@ class SliceQueue:
         if self._losses < _MOST_LOSSES:
             return
         self._losses = 0
-        for piece in {part.piece for part in parts}:
+        # The last first: what is told in the end is where the first begins.
+        for piece in reversed(dict.fromkeys(part.piece for part in parts)):
             self._fail(piece, error)
 
     def _accuse(self, part: Part, error: QueryFailed, reason: str) -> None:

@@ -127,10 +127,12 @@ class QueryRouting(Routing):
         known = self._known
         asked = [piece for piece in pieces if _span(piece) not in known]
         both = dict(known)  # some of these are forgotten next
-        for portion in map(self.open, portions(asked)):
-            given = NOTHING_GIVEN
-            if portion.rows:
-                given = self._desk.ask(self.prepared, portion.rows).given
+        opened_up = [self.open(some) for some in portions(asked)]
+        answers = iter(
+            self._desk.ask_all(self.prepared, [each.rows for each in opened_up if each.rows])
+        )
+        for portion in opened_up:
+            given = next(answers).given if portion.rows else NOTHING_GIVEN
             for (piece, _), parts in zip(
                 portion.pieces, self._parts(portion, given, []), strict=True
             ):

@@ -47,6 +47,8 @@ class Engine(Protocol):
 
     def next_number(self) -> int: ...
 
+    def pause(self, query: int, seconds: float) -> None: ...
+
     def links(self, query: int, wait: float, *, prefer_alone: bool) -> tuple[list[Link], bool]: ...
 
     def let_go(self, query: RunningQuery) -> bool: ...
@@ -83,7 +85,7 @@ class RunningQuery:
         began, was_alone = 0.0, False
         while not self._engine.is_closed:
             if not was_alone:
-                time.sleep(max(0.0, began + self.interval - time.monotonic()))
+                self._engine.pause(self.number, began + self.interval - time.monotonic())
             links, is_alone = self._engine.links(self.number, 1.0, prefer_alone=not was_alone)
             if links:
                 began = time.monotonic()

@@ -80,4 +80,3 @@ class QuerySettings:
 
     terms: QueryTerms
     limits: QueryLimits
-    bad: BadRecords
