@@ -94,6 +94,8 @@ def test_a_step_takes_no_more_than_its_limit(made: Bench) -> None:
     job = made.job(limit=500)
     first = job.take()
     assert len(first) == 1
+    made.desk.offer(made.prepared, rows)
+    assert not made.hub.waiting(made.desk)["left"], "that is known when the job is done"
     job.give(*map(upper, first))
     made.tell(Kind.DONE, job)
     turned(made.desk, lambda: rows.answers)

@@ -63,9 +63,10 @@ class SliceQueue:
     _attempts: dict[int, int] = field(default_factory=dict)
     """Which attempt of each task of the job takes."""
     _results: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    _was_asked: bool = False
     _was_emptied: bool = False
-    """Whether the job took something, and whether it found nothing more in the end."""
+    """Whether the job has found nothing more to take."""
+    _is_left: bool = False
+    """Whether it is done and did not; not known before."""
 
     # -- who has records --------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class SliceQueue:
     @property
     def is_left(self) -> bool:
         """Whether the last job could not take all that there was."""
-        return self._was_asked and not self._was_emptied and self.there[1]
+        return self._is_left and self.there[1]
 
     # -- to a job ---------------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class SliceQueue:
         """Another job takes. Whatever became of the one before, its slices have not come back."""
         self._once_more(self._back())
         self.job, self._is_hunting, self.told = job, is_hunting, None
-        self._was_asked = self._was_emptied = False
+        self._is_left = self._was_emptied = False
         self._attempts.clear()
         self._results.clear()
 
@@ -108,7 +109,6 @@ class SliceQueue:
     def pick(self, number: int, task: int) -> Part | None:
         """The next part for a task, which is known by this number from now on."""
         part = self._next_part()
-        self._was_asked = True
         if part is None:
             self._was_emptied = True
         else:
@@ -158,6 +158,7 @@ class SliceQueue:
 
     def done(self) -> None:
         self._crashes = self._losses = 0
+        self._is_left = not self._was_emptied
         results, parts = self._results, self._out
         self._results, self._out = {}, {}
         for number, (_, part) in parts.items():
