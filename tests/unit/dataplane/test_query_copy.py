@@ -39,7 +39,7 @@ QUERIES = {
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """With slices of one batch each."""
     simulate(monkeypatch)
-    monkeypatch.setattr("sparkmirror.dataplane.query.copy._SLICE_BYTES", 1)
+    monkeypatch.setattr("sparkmirror.dataplane.query.routing._PORTION_BYTES", 1)
     yield World()
 
 
@@ -293,7 +293,7 @@ def test_dead_letters_are_as_the_source_has_them(world: World) -> None:
 def test_a_batch_that_cannot_be_read_stops_the_partition_exactly_there(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkmirror.dataplane.query.copy._SLICE_BYTES", 1 << 20)
+    monkeypatch.setattr("sparkmirror.dataplane.query.routing._PORTION_BYTES", 1 << 20)
     fill(world, [b"0", b"1"], [b"2"])
     world.log.add(batch([NewRecord(3, 7, b"k", b"3", [])], base=3, attributes=1))  # no gzip
     fill(world, [b"4"])

@@ -177,7 +177,7 @@ def play(copier: QueryCopier, action: str, number: int) -> None:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[World]]:
     simulate(monkeypatch)
-    monkeypatch.setattr("sparkmirror.dataplane.query.copy._SLICE_BYTES", 2000)
+    monkeypatch.setattr("sparkmirror.dataplane.query.routing._PORTION_BYTES", 2000)
     yield World
 
 

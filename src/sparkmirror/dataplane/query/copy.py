@@ -28,11 +28,9 @@ from sparkmirror.transforms.record import ConnectRecord
 from .dead_letters import DeadLetters
 from .desk import Desk
 from .parts import Slice
-from .routing import BadRecord, Outcome, Portion, QueryRouting
+from .routing import BadRecord, Outcome, Portion, QueryRouting, portions
 
 log = logging.getLogger(__name__)
-_SLICE_BYTES = 1 << 20
-_SLICE_ROWS = 1 << 16
 _MOST_ASKED = 8
 """Slices of a partition that are with the query or behind it, waiting for the ones before."""
 
@@ -108,7 +106,7 @@ class QueryCopy(RecordCopy):
         routing = self._routing
         while self.is_wanting and isinstance(routing, QueryRouting):
             try:
-                portion = _opened(routing, self._next_pieces())
+                portion = _opened(routing, next(portions(self._ready), []))
             except CorruptBatch as error:
                 self._stop_at(self._ready[0], error)
                 return None
@@ -123,17 +121,6 @@ class QueryCopy(RecordCopy):
             self._go_on()
             self._task.changed(self)  # there is room for more
         return None
-
-    def _next_pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        size = count = 0
-        for piece in self._ready:
-            size += len(piece.view)
-            count += piece.count
-            if pieces and (size > _SLICE_BYTES or count > _SLICE_ROWS):
-                break
-            pieces.append(piece)
-        return pieces
 
     # -- from the query ---------------------------------------------------------------------------
 
