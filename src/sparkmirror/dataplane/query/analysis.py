@@ -35,36 +35,12 @@ from pyspark.sql.udf import UserDefinedFunction
 from sparkmirror.errors import QueryRefused
 
 from .careful import Careful
-from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW
-from .narrowing import Narrowing
-from .plans import class_of, dataset, expressions, expressions_of, nodes, seq
+from .carrying import RULE, Carrying
+from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW, Feed
+from .lifting import lifted
+from .narrowing import Narrowing, needed
+from .plans import class_of, dataset, expressions, seq
 from .varying import varying
-
-_REASONS = {
-    "Aggregate": "it aggregates",
-    "Deduplicate": "it compares records with each other (DISTINCT)",
-    "Distinct": "it compares records with each other (DISTINCT)",
-    "Expand": "it aggregates",
-    "Except": "it compares records with each other (EXCEPT)",
-    "Generate": "it makes several records of one (explode, LATERAL VIEW)",
-    "GlobalLimit": "it counts records (LIMIT)",
-    "Intersect": "it compares records with each other (INTERSECT)",
-    "Join": "it joins",
-    "LateralJoin": "it joins",
-    "LocalLimit": "it counts records (LIMIT)",
-    "Offset": "it counts records (OFFSET)",
-    "Repartition": "it moves records between partitions",
-    "RepartitionByExpression": "it moves records between partitions",
-    "Sample": "it picks records by chance (TABLESAMPLE)",
-    "Sort": "it sorts",
-    "Tail": "it counts records",
-    "Union": "it puts several results together (UNION)",
-    "Window": "it looks at several records at once (OVER)",
-}
-_RULE = (
-    "A query works record by record: SELECT what it is to be FROM records WHERE it is to be kept."
-)
-_PASSING = {"Project", "Filter", "SubqueryAlias", "View", "ArrowEvalPython", "BatchEvalPython"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +54,25 @@ class Analysed:
     varies: str
     """What gives another answer each time; empty if there is no such thing. Spark puts some of it in when it plans: the time, and
     what random numbers begin with."""
+    feed: Feed
+    """What it is given of a record; made of what it needs."""
     careful: DataFrame | None = None
     """The same for every record, also those that are dropped or that it raises on, with what became of it; None if there is no
-    such plan."""
+    such plan. It is given what the query needs as it is."""
 
 
 def analyse(
     session: SparkSession,
     sql: str,
-    given: Callable[[Collection[str]], DataFrame],
+    given: Callable[[Feed], DataFrame],
     guarded: Mapping[str, UserDefinedFunction] | None = None,
 ) -> Analysed:
     """Look at a query; QueryRefused if it cannot be run.
 
-    `given` are the records, with some columns of the view and the number. The result is over those that the query looks at.
+    `given` are the records, with as much of them as it is told, and the number. The result is over those that the query looks at.
     `guarded` are its functions as the careful plan calls them.
     """
-    source = given(TYPES)
+    source = given(Feed())
     source.select(*TYPES).createOrReplaceTempView(VIEW)
     result = _parsed(session, sql)
     analyzed = result._jdf.queryExecution().analyzed()
@@ -105,7 +83,7 @@ def analyse(
     attributes = {a.name(): a for a in seq(leaf.output())}
     outputs = seq(plan.output())
     if len(outputs) != len(result.schema.fields):
-        raise QueryRefused("The query gives other columns than it says.", _RULE)
+        raise QueryRefused("The query gives other columns than it says.", RULE)
     changed = {
         name: index
         for name, index in _chosen(result.schema).items()
@@ -115,7 +93,7 @@ def analyse(
     if _is_empty(plan):
         return _keeping_nothing(given, changed, varies)
     number = attributes[NUMBER]
-    carried = _Carrying(session, leaf, [number]).through(plan)
+    carried = Carrying(session, leaf, [number]).through(plan)
     places = itertools.count()  # two columns may be one and the same to Spark
     names = [
         NUMBER if a.exprId().id() == number.exprId().id() else f"c{next(places)}"
@@ -131,25 +109,26 @@ def analyse(
     if _is_empty(final):
         return _keeping_nothing(given, changed, varies)
     if varies:  # what Spark makes of it, and so what it looks at, may be another at another time
-        return Analysed(frame, frozenset(TYPES), frozenset(changed), varies)
-    needs = _needed(final, leaf) - {NUMBER}
-    narrowing = Narrowing(session, leaf, given(needs))
-    final = narrowing.of(final)
-    frame = dataset(session, final)
-    made = Careful(session, narrowing.leaf, number, guarded or {}).over(final)
+        return Analysed(frame, frozenset(TYPES), frozenset(changed), varies, Feed())
+    needs = frozenset(needed(final, leaf) - {NUMBER})
+    narrowing = Narrowing(session, leaf, given(Feed(needs)))
+    narrow = narrowing.of(final)
+    made = Careful(session, narrowing.leaf, number, guarded or {}).over(narrow)
     careful = None if made is None else dataset(session, made).select(STATE, ERROR, *frame.columns)
-    return Analysed(frame, frozenset(needs), frozenset(changed), varies, careful)
+    plain, feed = lifted(session, final, leaf, given) or (narrow, Feed(needs))
+    return Analysed(dataset(session, plain), needs, frozenset(changed), varies, feed, careful)
 
 
 def _keeping_nothing(
-    given: Callable[[Collection[str]], DataFrame], changed: Collection[str], varies: str
+    given: Callable[[Feed], DataFrame], changed: Collection[str], varies: str
 ) -> Analysed:
     """A query of which Spark has found out that it keeps no record. They are taken all the same: else nobody would hear of it.
 
     A number is never negative, which Spark does not know. What varies may keep some at another time, and must look alike then.
     """
     needs, gives = (frozenset(TYPES), frozenset(changed)) if varies else (frozenset(), frozenset())
-    return Analysed(given(needs).where(col(NUMBER) < 0).select(NUMBER), needs, gives, varies)
+    feed = Feed(needs)
+    return Analysed(given(feed).where(col(NUMBER) < 0).select(NUMBER), needs, gives, varies, feed)
 
 
 def _parsed(session: SparkSession, sql: str) -> DataFrame:
@@ -281,57 +260,10 @@ def _check_subqueries(plan: Any) -> None:
         ):
             raise QueryRefused(
                 "The query cannot be run: it asks another query for every record (a sub-select in an expression).",
-                _RULE,
+                RULE,
             )
 
 
 def _is_empty(plan: Any) -> bool:
     """Whether Spark has found out that no record is ever kept."""
     return class_of(plan) == "LocalRelation" and not seq(plan.data())
-
-
-class _Carrying:
-    """Makes a plan carry columns of its leaf from there to the result."""
-
-    def __init__(self, session: SparkSession, leaf: Any, columns: list[Any]) -> None:
-        self._jvm: Any = session._jvm
-        self._leaf = leaf
-        self._columns = columns
-
-    def through(self, plan: Any) -> Any:
-        """The same plan with the columns behind its own; QueryRefused where a record would not stay one."""
-        kind = class_of(plan)
-        if plan.sameResult(self._leaf) and kind == class_of(self._leaf):
-            ids = {each.exprId().id() for each in seq(plan.output())}
-            if any(each.exprId().id() not in ids for each in self._columns):  # another of the same
-                raise QueryRefused(
-                    "The query cannot be run: it reads records more than once.", _RULE
-                )
-            return plan
-        if kind not in _PASSING:
-            reason = _REASONS.get(kind, f"Spark plans it with {kind}")
-            raise QueryRefused(f"The query cannot be run: {reason}.", _RULE)
-        children = [self.through(child) for child in seq(plan.children())]
-        if kind == "Project":
-            own = seq(plan.projectList())
-            ids = {each.exprId().id() for each in own}
-            own += [c for c in self._columns if c.exprId().id() not in ids]
-            logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-            return logical.Project(self._to_seq(own), children[0])
-        return plan.withNewChildren(self._to_seq(children))
-
-    def _to_seq(self, items: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(items)
-
-
-def _needed(plan: Any, leaf: Any) -> set[str]:
-    """The columns of the leaf that a plan looks at."""
-    names = {a.exprId().id(): a.name() for a in seq(leaf.output())}
-    found: set[str] = set()
-    for node in nodes(plan):
-        if class_of(node) == class_of(leaf):
-            continue
-        for each in expressions_of(node):
-            if class_of(each) == "AttributeReference" and each.exprId().id() in names:
-                found.add(names[each.exprId().id()])
-    return found

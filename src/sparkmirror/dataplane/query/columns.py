@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 VIEW: Final = "records"
@@ -27,11 +27,43 @@ GIVEN: Final = ("topic", "partition", "timestamp", "key", "value", "headers")
 """What a query may give; `offset` is the source's, and stays so."""
 
 
-def numbered(needs: Collection[str] = TYPES.keys()) -> str:
-    """The schema of records, or of some of their columns, with their numbers."""
-    return ", ".join(
-        [f"`{NUMBER}` bigint", *(f"`{n}` {t}" for n, t in TYPES.items() if n in needs)]
-    )
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What Spark is given of every record beside its number: some columns as they are, and fields of those that hold JSON.
+
+    Invariant: a field of the JSON in a column is null for a record whose whole document is in the column `left(column)`.
+    """
+
+    columns: frozenset[str] = frozenset(TYPES)
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By column, the paths of the fields, as `$.a.b`."""
+
+    @property
+    def schema(self) -> str:
+        types = {NUMBER: "bigint"} | {n: t for n, t in TYPES.items() if n in self.columns}
+        for column, paths in self.fields.items():
+            types[left(column)] = "binary"
+            types |= dict.fromkeys((place(column, path) for path in paths), "string")
+        return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {"columns": sorted(self.columns), "fields": self.fields}
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> Self:
+        fields = {column: tuple(paths) for column, paths in plain["fields"].items()}
+        return cls(frozenset(plain["columns"]), fields)
+
+
+def left(column: str) -> str:
+    """Where a record has its document if its fields were not read."""
+    return f"__{column}"
+
+
+def place(column: str, path: str) -> str:
+    """Where a record has a field."""
+    return f"__{column}{path}"
 
 
 _ROW_BITS = 20

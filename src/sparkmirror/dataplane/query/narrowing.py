@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from .plans import class_of, seq
+from .plans import class_of, expressions_of, nodes, seq
 
 
 class Narrowing:
@@ -21,7 +21,7 @@ class Narrowing:
         # The columns keep their identity, by which the rest of the plan knows them.
         self.leaf = jvm.org.apache.spark.sql.catalyst.plans.logical.MapInArrow(
             other.functionExpr(),
-            self._to_seq([own[each.name()] for each in seq(other.output())]),
+            self._to_seq([own.get(each.name(), each) for each in seq(other.output())]),
             other.child(),
             other.isBarrier(),
             other.profile(),
@@ -33,3 +33,16 @@ class Narrowing:
         return plan.withNewChildren(
             self._to_seq([self.of(child) for child in seq(plan.children())])
         )
+
+
+def needed(plan: Any, leaf: Any) -> set[str]:
+    """The columns of the leaf that a plan looks at."""
+    names = {a.exprId().id(): a.name() for a in seq(leaf.output())}
+    found: set[str] = set()
+    for node in nodes(plan):
+        if class_of(node) == class_of(leaf):
+            continue
+        for each in expressions_of(node):
+            if class_of(each) == "AttributeReference" and each.exprId().id() in names:
+                found.add(names[each.exprId().id()])
+    return found

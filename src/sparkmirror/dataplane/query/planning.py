@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -18,7 +18,7 @@ from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
 from .analysis import TOO_DEEP, Analysed, analyse, is_too_deep, said_by_spark
-from .columns import numbered
+from .columns import Feed
 from .functions import load
 from .guards import guarded, is_guardable
 from .terms import QueryTerms
@@ -56,8 +56,8 @@ class Planner:
             guards = {f._name: guarded(f) for f in functions if is_guardable(f)}
             width = self._width
 
-        def records(needs: Collection[str]) -> DataFrame:
-            return mapped(session.range(0, width, 1, width), steps.take, numbered(needs))
+        def records(feed: Feed) -> DataFrame:
+            return mapped(session.range(0, width, 1, width), steps.take, feed.schema)
 
         def plan() -> Analysed:
             with _asking_spark():

@@ -22,7 +22,7 @@ from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
 from .causes import why
-from .columns import Prepared
+from .columns import Feed, Prepared
 from .frames import Kind, said
 from .links import Link
 from .planning import GONE, Plan, given
@@ -69,6 +69,7 @@ class RunningQuery:
         self._plan = plan if found.varies else None
         self._plain = given(found.frame)
         self._careful = None if found.careful is None else given(found.careful)
+        self._feed, self._careful_feed = found.feed, Feed(found.needs)
         self._careful_jobs = 0
         """How many of the next jobs are careful, if no record is bad."""
         self._losses = 0
@@ -98,15 +99,16 @@ class RunningQuery:
     def _work(self, links: list[Link], *, is_alone: bool) -> None:
         self._engine.task_threads.give_way()
         job = self._engine.next_number()
+        is_careful = not is_alone and self._careful_jobs > 0
         order = {
             "job": job,
             "query": self.number,
             "alone": is_alone,
             "limit": self._portion,
             "needs": sorted(self.prepared.needs),
+            "feed": (self._careful_feed if is_careful else self._feed).plain,
             "doors": {link.number: list(link.door) for link in links},
         }
-        is_careful = not is_alone and self._careful_jobs > 0
         began = time.monotonic()
         failure = self._collect(job, json.dumps(order), is_careful=is_careful)
         self._portion = next_portion(self._portion, time.monotonic() - began)

@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from sparkmirror.errors import SparkError
 
 from . import memory
-from .columns import DROPPED, NUMBER, RAISED, STATE, desk_of
+from .columns import DROPPED, NUMBER, RAISED, STATE, TYPES, Feed, desk_of, left, place
+from .fields import FieldReader
 from .frames import Call, Door, Kind, Message, headed, said
 from .priority import give_way
 from .slices import schema_of
@@ -26,6 +27,8 @@ ORDER = "sparkmirror.query.token"
 
 _MOST_CALLS = 64
 _calls: dict[Door, Call] = {}
+_MOST_READERS = 64
+_readers: dict[tuple[str, ...], FieldReader] = {}
 
 
 class Order:
@@ -39,7 +42,9 @@ class Order:
         """Whether it is for one suspect."""
         self.limit: int = fields["limit"]
         self.needs: list[str] = fields["needs"]
-        """Of a record, the columns that the query looks at: no other goes into it."""
+        """Of a record, the columns that the query looks at: no other is asked for."""
+        self.feed = Feed.read(fields["feed"])
+        """And what Spark is given of them."""
         self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
 
     @classmethod
@@ -81,7 +86,24 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             if message.kind is not Kind.SLICE:
                 break
             left -= len(message.payload)
-            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
+            yield fed(pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema), order.feed)
+
+
+def fed(batch: pa.RecordBatch, feed: Feed) -> pa.RecordBatch:
+    """What Spark is given of records: some of their columns, and the fields that are read of those with JSON."""
+    if not feed.fields:
+        return batch
+    names = [NUMBER, *(name for name in TYPES if name in feed.columns)]
+    columns = {name: batch.column(name) for name in names}
+    for column, paths in feed.fields.items():
+        reader = _readers.get(paths)
+        if reader is None:
+            while len(_readers) >= _MOST_READERS:
+                _readers.pop(next(iter(_readers)))
+            reader = _readers[paths] = FieldReader(paths)
+        made = [left(column), *(place(column, path) for path in paths)]
+        columns |= dict(zip(made, reader.columns(batch.column(column)), strict=True))
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

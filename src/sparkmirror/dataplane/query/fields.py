@@ -1,0 +1,110 @@
+"""Fields of JSON, read before Spark is given a record: documents in; what `get_json_object` gives for each, or itself, out.
+
+Spark's reader decodes each document into characters of its own and takes ten times as long. What is read here must be what Spark
+would say, to the byte: so only documents are read that are JSON to the letter and within the limits of Spark's reader, and only
+texts, whole numbers, booleans and nothing are taken from them. All others are left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import simdjson
+
+_SHORT = 1000
+"""Bytes. A shorter document is within all of these limits, which are those of Spark's reader."""
+_MOST_BYTES = 50_000  # in the name of a field
+_MOST_DEEP = 1000  # objects and arrays in one another
+_MARK_EVERY, _MARKS = 100, b"0" * 10  # no number of over 1000 digits is without so many digits
+_DIGITS = bytes(ord("0") if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
+_LOOK_AGAIN = 32
+"""Batches that go by after one of which most documents had to be left to Spark."""
+
+Row = list[str | None]
+
+
+class _LeftToSparkError(Exception):
+    """Whether Spark would say the same is not sure."""
+
+
+class FieldReader:
+    """Reads the same fields of many documents.
+
+    Invariant: between two documents nothing of the first is held, since the parser has room for one.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = [path.split(".")[1:] for path in paths]
+        self._parse = simdjson.Parser().parse
+        self._passing = 0
+
+    def columns(self, documents: pa.Array) -> list[pa.Array]:
+        """The documents that are left to Spark, null for the others; and for each path the texts of those."""
+        unread, rows = self.read(documents.to_pylist())
+        fields = [[row[index] for row in rows] for index in range(len(self._paths))]
+        return [pa.array(unread, pa.binary()), *(pa.array(each, pa.string()) for each in fields)]
+
+    def read(self, documents: list[bytes | None]) -> tuple[list[bytes | None], list[Row]]:
+        """Which of the documents are left to Spark, and the fields of each."""
+        nothing: Row = [None] * len(self._paths)
+        if self._passing:
+            self._passing -= 1
+            return documents, [nothing] * len(documents)
+        unread: list[bytes | None] = []
+        rows: list[Row] = []
+        left = 0
+        for document in documents:
+            row = nothing
+            if document is not None:
+                try:
+                    row = self._row(document)
+                    document = None
+                except (_LeftToSparkError, ValueError, RuntimeError, TypeError):
+                    left += 1
+            unread.append(document)
+            rows.append(row)
+        if 2 * left > len(documents):
+            self._passing = _LOOK_AGAIN
+        return unread, rows
+
+    def _row(self, document: bytes) -> Row:
+        if document[:1] != b"{" or not (len(document) <= _SHORT or _is_within_limits(document)):
+            raise _LeftToSparkError
+        root = self._parse(document)
+        return [_text(root, path, document) for path in self._paths]
+
+
+def _text(root: Any, path: list[str], document: bytes) -> str | None:
+    found = root
+    try:
+        for name in path:
+            found = found[name]
+    except KeyError:
+        if found is root:
+            return None
+        found = None
+    kind = found.__class__
+    if kind is str or kind is int:
+        return str(found)
+    if kind is bool:
+        return "true" if found else "false"
+    if found is None and _is_unique(path, document):
+        return None
+    raise _LeftToSparkError
+
+
+def _is_unique(path: list[str], document: bytes) -> bool:
+    """Whether there is no second field of these names, which Spark would try after one that is null."""
+    return b"\\u" not in document and all(
+        document.count(b'"%s"' % name.encode()) <= 1 for name in path
+    )
+
+
+def _is_within_limits(document: bytes) -> bool:
+    return (
+        len(document) <= _MOST_BYTES
+        and document.count(b"{") + document.count(b"[") <= _MOST_DEEP
+        and _MARKS not in document[::_MARK_EVERY].translate(_DIGITS)
+    )
