@@ -80,6 +80,7 @@ class QueryEngine:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._planner.close()
         for link in links:
             link.call.close()
 

@@ -1,12 +1,13 @@
 """Fields of JSON, read before Spark is given a record: documents in; what `get_json_object` gives for each, or itself, out.
 
-Spark's reader decodes each document into characters of its own and takes ten times as long. What is read here must be what Spark
+Spark's reader decodes each document into characters of its own and takes several times as long. What is read here must be what Spark
 would say, to the byte: so only documents are read that are JSON to the letter and within the limits of Spark's reader, and only
 texts, whole numbers, booleans and nothing are taken from them. All others are left to Spark.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ _SHORT = 1000
 """Bytes. A shorter document is within all of these limits, which are those of Spark's reader."""
 _MOST_BYTES = 50_000  # in the name of a field
 _MOST_DEEP = 1000  # objects and arrays in one another
-_MARK_EVERY, _MARKS = 100, b"0" * 10  # no number of over 1000 digits is without so many digits
+_TOO_LONG = re.compile(rb"[0-9+\-.eE]{1001}")  # a number
+_MARK_EVERY, _MARKS = 100, b"0" * 10  # of such a number, at least so many
 _DIGITS = bytes(ord("0") if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
 _LOOK_AGAIN = 32
 """Batches that go by after one of which most documents had to be left to Spark."""
@@ -103,8 +105,7 @@ def _is_unique(path: list[str], document: bytes) -> bool:
 
 
 def _is_within_limits(document: bytes) -> bool:
-    return (
-        len(document) <= _MOST_BYTES
-        and document.count(b"{") + document.count(b"[") <= _MOST_DEEP
-        and _MARKS not in document[::_MARK_EVERY].translate(_DIGITS)
-    )
+    if len(document) > _MOST_BYTES or document.count(b"{") + document.count(b"[") > _MOST_DEEP:
+        return False
+    may_be_too_long = _MARKS in document[::_MARK_EVERY].translate(_DIGITS)
+    return not (may_be_too_long and _TOO_LONG.search(document))

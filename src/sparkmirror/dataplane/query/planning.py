@@ -73,6 +73,13 @@ class Planner:
 
         return plan
 
+    def close(self) -> None:
+        """Let pyspark forget the session, which it would ask for settings when a function is made."""
+        with self._lock:
+            if self._session is not None:
+                SparkSession._instantiatedSession = SparkSession._activeSession = None
+                self._session = None
+
     def _new_session(self) -> SparkSession:
         """One with views and functions of its own."""
         with self._lock:

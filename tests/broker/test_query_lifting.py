@@ -1,0 +1,225 @@
+"""Fields of JSON that are read before Spark: which of a query are, and that every answer is the one that Spark gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession as Session
+from pyspark.sql.functions import col, get_json_object
+
+from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.dataplane.query.columns import Feed
+from sparkmirror.dataplane.query.desk import Desk
+from sparkmirror.dataplane.query.fields import FieldReader
+from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
+from sparkmirror.transforms.record import ConnectRecord
+
+pytestmark = pytest.mark.slow
+MEMORY = 1 << 40
+SEED = 20_261_116
+PATHS = ("$.a", "$.b", "$.a.b", "$.b.a.c", "$.a-1_X")
+NAMES = ("a", "b", "c", "A", "a-1_X", "", "a.b", "\xe9", "\\u0061", "\\u0062", 'a\\"')
+VALID = (
+    '""', '"x"', '"long text with spaces"', '"caf\xe9 \U0001f600"', '"\\u00e9\\ud83d\\ude00\\n\\/"',
+    '"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '"a"', '"\\"a\\":1"', '"\x7f"',
+    "null", "null", "true", "false", "0", "-0", "1", "-1", "12345678901", "9223372036854775807",
+    "-9223372036854775808", "-9223372036854775809", "18446744073709551615", "18446744073709551616",
+    "1.0", "1.50", "1e3", "1E-7", "-0.0", "0.1e400", "99.14", "1" * 1000,
+)  # fmt: skip
+NEARLY = (
+    "01", "+1", ".5", "1.", "NaN", "Infinity", "nul", "'x'", '"\x01"', '"\t"', "1" * 1001, "",
+)  # fmt: skip
+SPACES = ("", "", "", "", " ", "\n", "\t \r\n", "\x0b", "\xa0")
+BROKEN = (
+    b"", b" ", b"{", b"}", b"{}", b"{} ", b"[]", b"null", b'"a"', b'{"a"}', b'{"a":}', b'{"a":1',
+    b'{"a":1,}', b'{"a":1}}', b'{"a":1}x', b'{"a":1}{"a":2}', b' {"a":1}', b'\xef\xbb\xbf{"a":1}',
+    b'{"a":"\xff"}', b'{"a":"\xe2"}', b'{"\xff":1,"a":2}', b'{"a":"\xed\xa0\x80"}', b'{"a":1}\x00',
+    b"{'a':1}", b"{a:1}", b'{"a":1}//', b'{/**/"a":1}', b'{"a":"x\ny"}', b'[{"a":1}]',
+    b'{"a":[1,2]}', b'{"a":{"b":{}}}',
+    b'{"a":' + b"[" * 999 + b"]" * 999 + b"}",
+    b'{"b":' + b"[" * 1000 + b"]" * 1000 + b',"a":1}',
+    b'{"b":' + b"[" * 1020 + b"]" * 1020 + b',"a":1}',
+    b'{"a":"x","' + b"n" * 49_000 + b'":1}',
+    b'{"a":"x","' + b"n" * 50_001 + b'":1}',
+    b'{"a":"' + b"x" * 60_000 + b'"}',
+    b'{"b":' + b"1" * 1000 + b'.5,"a":1}',
+    b'{"b":0.' + b"1" * 1001 + b',"a":1}',
+    b'{"a":1,"b":-' + b"1" * 1001 + b"e5}",
+)  # fmt: skip
+
+
+class Documents:
+    """Objects of all kinds, and what is nearly one."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def many(self, count: int) -> list[bytes]:
+        return [*BROKEN, *(self._one() for _ in range(count))]
+
+    def _one(self) -> bytes:
+        made = self._object(0).encode()
+        if self._random.random() < 0.1 and made:  # one byte of it is another
+            at = self._random.randrange(len(made))
+            made = made[:at] + bytes([self._random.randrange(256)]) + made[at + 1 :]
+        return made
+
+    def _object(self, depth: int) -> str:
+        members = [self._member(depth) for _ in range(self._random.choice((0, 1, 1, 2, 2, 3, 5)))]
+        return "{" + ",".join(members) + self._space() + "}" + (self._space() if depth else "")
+
+    def _member(self, depth: int) -> str:
+        name = self._random.choice(NAMES[:3] if self._random.random() < 0.7 else NAMES)
+        return f'{self._space()}"{name}"{self._space()}:{self._space()}{self._value(depth)}'
+
+    def _value(self, depth: int) -> str:
+        kind = self._random.random()
+        if kind < 0.25 and depth < 3:
+            return self._object(depth + 1)
+        if kind < 0.3 and depth < 3:
+            return "[" + ",".join(self._value(depth + 1) for _ in range(2)) + "]"
+        return self._random.choice(VALID if self._random.random() < 0.95 else NEARLY)
+
+    def _space(self) -> str:
+        return self._random.choice(SPACES[:5] if self._random.random() < 0.98 else SPACES)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = SparkSession({"spark.master": "local[2]"})
+    session.start()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def desk(spark: SparkSession) -> Iterator[Desk]:
+    made = Desk(spark.queries.door, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
+    yield made
+    made.close()
+
+
+def in_spark(spark: SparkSession, path: Path, documents: Sequence[bytes | None]) -> DataFrame:
+    """Records with these values, as Spark alone reads them."""
+    count = len(documents)
+    columns = {
+        "topic": pa.array(["t"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "key": pa.array([b"k"] * count, pa.binary()),
+        "value": pa.array(documents, pa.binary()),
+    }
+    parquet.write_table(pa.table(columns), path / "records.parquet")
+    session = Session(spark.queries.context).newSession()
+    frame = session.read.parquet(str(path / "records.parquet")).coalesce(1)
+    frame.createOrReplaceTempView("records")
+    return frame
+
+
+def as_bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def test_what_is_read_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
+    documents = Documents(SEED).many(30_000)
+    text = col("value").cast("string")
+    fields = [get_json_object(text, path).cast("binary") for path in PATHS]
+    said = in_spark(spark, tmp_path, documents).select(*fields).collect()
+    for index, path in enumerate(PATHS):
+        reader, read = FieldReader([path]), 0
+        for document, answer in zip(documents, said, strict=True):
+            reader._passing = 0
+            (unread,), ((read_here,),) = reader.read([document])
+            if unread is None:
+                read += 1
+                found = None if read_here is None else read_here.encode()
+                assert (path, document, found) == (path, document, as_bytes(answer[index]))
+        assert read > 8_000  # as many as in a test that tells something
+
+
+def test_which_fields_are_lifted(spark: SparkSession) -> None:
+    text = "CAST(value AS STRING)"
+
+    def feed(sql: str) -> Feed:
+        return spark.queries.analyse(QueryTerms(sql, may_vary=True), MEMORY).feed
+
+    field = f"get_json_object({text}, '$.a.b')"
+    # Only the field goes to Spark, since the record stays as it is.
+    found = feed(f"SELECT * FROM records WHERE {field} = 'x' AND length(key) > 1")  # noqa: S608
+    assert found == Feed(frozenset({"key"}), {"value": ("$.a.b",)})
+    found = feed(f"SELECT upper({text}) AS value FROM records WHERE {field} = 'x'")  # noqa: S608
+    assert found == Feed(frozenset({"value"}), {"value": ("$.a.b",)})
+    found = feed(
+        f"SELECT {field} AS key, value, concat('t-', n) AS topic FROM (SELECT *, "  # noqa: S608
+        f"get_json_object(CAST(key AS STRING), '$.n') AS n FROM records WHERE offset > 2)"
+    )
+    assert found == Feed(frozenset({"offset"}), {"key": ("$.n",), "value": ("$.a.b",)})
+    for other in (
+        "'$.*'",
+        "'$.a[0]'",
+        "'$'",
+        "'a'",
+        "'$.a b'",
+        "'$[\\'a\\']'",
+        "CAST(key AS STRING)",
+        "NULL",
+    ):
+        sql = f"SELECT * FROM records WHERE get_json_object({text}, {other}) = 'x'"  # noqa: S608
+        assert not feed(sql).fields
+    sql = f"SELECT * FROM records WHERE get_json_object(trim({text}), '$.a') = 'x'"  # noqa: S608
+    assert not feed(sql).fields
+    # What varies is planned anew for each job.
+    assert feed(f"SELECT {field} AS value FROM records WHERE rand() < 0.5") == Feed()  # noqa: S608
+
+
+QUERIES = (
+    "SELECT * FROM records WHERE get_json_object({text}, '$.a') = 'x'",
+    "SELECT * FROM records WHERE get_json_object({text}, '$.a') IS NULL "
+    "OR get_json_object({text}, '$.b') <> '1'",
+    "SELECT concat_ws('|', get_json_object({text}, '$.a.b'), get_json_object({text}, '$.b'), {text}) "
+    "AS value FROM records",
+    "SELECT a AS value, CASE WHEN b > 'a' THEN get_json_object({text}, '$.c') ELSE b END AS key "
+    "FROM (SELECT *, get_json_object({text}, '$.a') AS a, get_json_object({text}, '$.b') AS b "
+    "FROM records WHERE value IS NOT NULL) WHERE a < 'y'",
+    "SELECT CAST(CAST(get_json_object({text}, '$.a') AS INT) + 1 AS STRING) AS value FROM records "
+    "WHERE get_json_object({text}, '$.a') RLIKE '^[0-9]{{1,5}}$'",
+)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_gives_what_it_gives_in_spark_alone(
+    spark: SparkSession, desk: Desk, query: str, tmp_path: Path
+) -> None:
+    sql = query.format(text="CAST(value AS STRING)")
+    documents: list[bytes | None] = [None, *Documents(SEED + 1).many(3000)]
+    rows = [ConnectRecord("t", 0, n, 1, b"k", value, []) for n, value in enumerate(documents)]
+    prepared = desk.prepare(QueryTerms(sql))
+    answer = desk.ask(prepared, rows)
+    assert not answer.bad
+    session = in_spark(spark, tmp_path, documents).sparkSession
+    found = session.sql(sql.replace("SELECT", "SELECT offset AS n,", 1))
+    given = [col(name).cast("binary").alias(name) for name in sorted(prepared.gives)]
+    expected = found.select("n", *given).collect()  # text that is none would become another
+    assert answer.given.rows == [row["n"] for row in expected]
+    for name in sorted(prepared.gives):
+        assert answer.given.columns[name] == [as_bytes(row[name]) for row in expected]
+
+
+def test_bad_records_are_found_also_where_fields_are_lifted(desk: Desk) -> None:
+    sql = "SELECT CAST(CAST(get_json_object(CAST(value AS STRING), '$.a') AS INT) AS STRING) AS value FROM records"
+    values = [b'{"a":"1"}', b'{"a":"one"}', b'{"a":1.0}', b'{"a":2}', b"{", b'{"a":"3"}']
+    rows = [ConnectRecord("t", 0, n, 1, None, value, []) for n, value in enumerate(values)]
+    answer = desk.ask(desk.prepare(QueryTerms(sql)), rows)
+    assert {n: "[CAST_INVALID_INPUT]" in str(why) for n, why in answer.bad.items()} == {
+        1: True,
+        2: True,
+    }
+    assert answer.given.rows == [0, 3, 4, 5]
+    assert answer.given.columns["value"] == [b"1", b"2", None, b"3"]
