@@ -23,6 +23,7 @@ from sparkmirror.dataplane.query.columns import (
     NUMBER,
     RAISED,
     STATE,
+    Feed,
     Prepared,
 )
 from sparkmirror.dataplane.query.desk import Desk
@@ -155,6 +156,7 @@ class Job:
             "alone": self.alone,
             "limit": self.limit,
             "needs": ["value"],
+            "feed": Feed(frozenset({"value"})).plain,
             "doors": {"7": list(self.hub.desk or ())},
         }
         context = Context(json.dumps(order), self.task, self.attempt)
