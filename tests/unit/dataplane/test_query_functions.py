@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +311,53 @@ def test_the_line_that_tells(text: str, reason: str, line: str) -> None:
 def test_a_session_that_is_gone_is_no_records_fault() -> None:
     assert why(ConnectionResetError("reset"))[0] == "lost"
     assert cause_of("") == "unknown"
+
+
+GATE = """
+import threading
+first_is_here, second_is_here, first_is_done = (threading.Event() for _ in range(3))
+"""
+FIRST = """
+from pyspark.sql.functions import udf
+import gate_of_two
+gate_of_two.first_is_here.set()
+gate_of_two.second_is_here.wait(0.3)  # it does not come, unless both are loaded at once
+
+@udf("int")
+def first(value):
+    return 1
+"""
+SECOND = """
+from pyspark.sql.functions import udf
+import gate_of_two
+gate_of_two.second_is_here.set()
+gate_of_two.first_is_done.wait(10)
+
+@udf("int")
+def second(value):
+    return 2
+"""
+
+
+def test_functions_of_two_connectors_are_loaded_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is loaded without Spark, types are not read; that must not end while another is."""
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = {"gate_of_two": GATE, "first_of_two": FIRST, "second_of_two": SECOND}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    gate = importlib.import_module("gate_of_two")
+
+    def load_first() -> str:
+        loaded = load("first_of_two:first", PLENTY)
+        gate.first_is_done.set()
+        return loaded._name
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(load_first)
+        assert gate.first_is_here.wait(10)
+        second = pool.submit(load, "second_of_two:second", PLENTY)
+        assert (first.result(30), second.result(30)._name) == ("first", "second")
+    for name in texts:
+        sys.modules.pop(name, None)

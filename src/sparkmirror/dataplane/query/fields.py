@@ -1,8 +1,8 @@
 """Fields of JSON, read before Spark is given a record: documents in; what `get_json_object` gives for each, or itself, out.
 
-Spark's reader decodes each document into characters of its own and takes several times as long. What is read here must be what Spark
-would say, to the byte: so only documents are read that are JSON to the letter and within the limits of Spark's reader, and only
-texts, whole numbers, booleans and nothing are taken from them. All others are left to Spark.
+Spark's reader decodes each document into characters of its own and takes several times as long. What is read here must be what
+Spark would say, to the byte: so only documents are read that are JSON to the letter and within the limits of Spark's reader, and
+only texts, whole numbers, booleans and nothing are taken from them. All others are left to Spark.
 """
 
 from __future__ import annotations
