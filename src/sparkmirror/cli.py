@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -21,6 +18,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import SparkMirrorError
 from sparkmirror.logs import log_to_stderr
 from sparkmirror.processes import leave_no_core
+from sparkmirror.signals import Signals
 from sparkmirror.veil import VEIL
 
 
@@ -49,7 +47,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
         raise click.UsageError(f"Unexpected argument: {more[0]}")
     # `--clusters A B`, as MirrorMaker 2 takes it, arrives as one option value and further arguments.
     targets = [alias for text in (*clusters, *more) for alias in text.replace(",", " ").split()]
-    signals = _Signals()
+    signals = Signals()
     from sparkmirror.control.runner import MirrorMaker  # pyspark takes long to import
 
     maker = MirrorMaker(read_properties(file), targets or None)
@@ -61,7 +59,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def worker(file: Path | None) -> None:
     """Run a Connect worker from a connect-distributed.properties FILE, from CONNECT_* variables, or both."""
-    signals = _Signals()
+    signals = Signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     process = ConnectProcess(WorkerConfig.parse(_worker_properties(file)))
@@ -74,7 +72,7 @@ def worker(file: Path | None) -> None:
 @click.argument("connectors", nargs=-1, type=click.Path(path_type=Path))
 def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
     """Run a Connect worker without a group from FILE, with the connectors of the given files (properties or JSON)."""
-    signals = _Signals()
+    signals = Signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     config = WorkerConfig.parse(_worker_properties(file), standalone=True)
@@ -88,26 +86,6 @@ def _worker_properties(file: Path | None) -> dict[str, str]:
     """What the file says, and over it what the environment says."""
     properties = {} if file is None else read_properties(file)
     return {**properties, **properties_from_environment(os.environ)}
-
-
-class _Signals:
-    """SIGTERM and Ctrl-C, heard from the first moment on: one that comes while modules are imported is passed on later."""
-
-    def __init__(self) -> None:
-        self._is_stopped = False
-        self._stop: Callable[[], None] | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._heard)
-
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        self._is_stopped = True
-        if self._stop is not None:
-            self._stop()
-
-    def pass_to(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        if self._is_stopped:
-            stop()
 
 
 def main() -> None:

@@ -262,12 +262,14 @@ def _options() -> Options:
 def main() -> int:
     """Run the demo; the first Ctrl-C ends it in good order, a second one at once."""
     console = Console(highlight=False)
-    ending = threading.Event()
+    ending, asked = threading.Event(), list[int]()
 
     def end(number: int, frame: FrameType | None) -> None:
-        if ending.is_set():
+        if asked:
             raise KeyboardInterrupt
-        ending.set()
+        asked.append(number)
+        # From another thread: this one may hold the event's lock just now, since it waits for it.
+        threading.Thread(target=ending.set, daemon=True).start()
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)

@@ -74,11 +74,11 @@ class Planner:
         return plan
 
     def close(self) -> None:
-        """Let pyspark forget the session, which it would ask for settings when a function is made."""
-        with self._lock:
-            if self._session is not None:
-                SparkSession._instantiatedSession = SparkSession._activeSession = None
-                self._session = None
+        """Let pyspark forget the session, which it would ask for settings when a function is made.
+
+        Without the lock, which somebody may hold who waits for a JVM that says nothing any more.
+        """
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _new_session(self) -> SparkSession:
         """One with views and functions of its own."""
