@@ -133,7 +133,7 @@ def test_spark_is_given_the_fields_and_only_the_columns_it_needs_beside() -> Non
             "value": pa.array([b'{"a":"x"}', b'{"b":0.5}'], pa.binary()),
         }
     )
-    found = fed(batch, feed)
+    found = fed(batch, feed, 1)
     assert found.to_pydict() == {
         NUMBER: [7, 8],
         "topic": ["t", "t"],
@@ -148,4 +148,19 @@ def test_spark_is_given_the_fields_and_only_the_columns_it_needs_beside() -> Non
         "`__value` binary, `__value$.a` string, `__value$.b` string"
     )
     assert Feed.read(json.loads(json.dumps(feed.plain))) == feed
-    assert fed(batch, Feed()) is batch
+    assert fed(batch, Feed(), 1) is batch
+
+
+def test_what_one_column_cannot_read_another_may() -> None:
+    feed = Feed(frozenset(), {"key": ("$.a",), "value": ("$.a",)})
+    batch = pa.RecordBatch.from_pydict(
+        {
+            NUMBER: pa.array([7], pa.int64()),
+            "key": pa.array([b"no JSON"], pa.binary()),
+            "value": pa.array([b'{"a":"x"}'], pa.binary()),
+        }
+    )
+    for _ in range(3):
+        found = fed(batch, feed, 2)
+        assert found.column(place("value", "$.a")).to_pylist() == ["x"]
+        assert found.column(left("key")).to_pylist() == [b"no JSON"]

@@ -6,39 +6,61 @@ a job fills (`fields`). Of the documents that are left to Spark this column is n
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from .carrying import Carrying
 from .columns import TYPES, Feed, left, place
 from .narrowing import Narrowing, needed
-from .plans import class_of, dataset, expressions, seq
+from .plans import class_of, dataset, nodes, seq
 
+log = logging.getLogger(__name__)
 _NAMES_ONLY = re.compile(r"\$(\.[A-Za-z0-9_-]+)+")
 
 
 def lifted(
     session: SparkSession, plan: Any, leaf: Any, given: Callable[[Feed], DataFrame]
 ) -> tuple[Any, Feed] | None:
-    """The plan, and what its records have then; None if there is nothing to lift."""
+    """The plan, and what its records have then; None if there is nothing to lift, or if that cannot be done."""
+    try:
+        return _lifted(session, plan, leaf, given)
+    except (RecursionError, Py4JJavaError, PySparkException) as error:
+        log.info("A query is run as it is, fields of JSON are left to Spark: %r", error)
+        return None
+
+
+def _lifted(
+    session: SparkSession, plan: Any, leaf: Any, given: Callable[[Feed], DataFrame]
+) -> tuple[Any, Feed] | None:
     calls = _Calls(leaf)
     fields = calls.within(plan)
     if not fields:
         return None
     narrowing = Narrowing(session, leaf, given(Feed(fields=fields)))
     columns = {each.name(): each for each in seq(narrowing.leaf.output())}
-    lifts = [
-        each for name, each in columns.items() if name not in {a.name() for a in seq(leaf.output())}
-    ]
+    own = {each.name() for each in seq(leaf.output())}
+    lifts = [each for name, each in columns.items() if name not in own]
     made = Carrying(session, narrowing.leaf, lifts).through(narrowing.of(plan))
     made = _Replacing(session, calls, columns).of(made)
     jvm: Any = session._jvm
     made = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.output(), made)
     made = dataset(session, made)._jdf.queryExecution().optimizedPlan()
-    feed = Feed(frozenset(TYPES) & needed(made, narrowing.leaf), fields)
+    names = needed(made, narrowing.leaf)
+    used = {
+        column: tuple(path for path in paths if place(column, path) in names)
+        for column, paths in fields.items()
+    }
+    feed = Feed(
+        frozenset(TYPES) & names, {column: paths for column, paths in used.items() if paths}
+    )
+    if not feed.fields:
+        return None
     return Narrowing(session, narrowing.leaf, given(feed)).of(made), feed
 
 
@@ -55,11 +77,24 @@ class _Calls:
     def within(self, plan: Any) -> dict[str, tuple[str, ...]]:
         """By column, the paths that a plan asks for."""
         found: dict[str, dict[str, None]] = {}
-        for each in expressions(plan):
-            call = self.read(each)
-            if call is not None:
-                found.setdefault(call[0], {})[call[1]] = None
+        for node in nodes(plan):
+            for each in seq(node.expressions()):
+                for column, path in self._of(each):
+                    found.setdefault(column, {})[path] = None
         return {column: tuple(sorted(paths)) for column, paths in sorted(found.items())}
+
+    def _of(self, expression: Any) -> Iterator[tuple[str, str]]:
+        if not self.may_be_in(expression):
+            return
+        call = self.read(expression)
+        if call is not None:
+            yield call
+        for child in seq(expression.children()):
+            yield from self._of(child)
+
+    def may_be_in(self, expression: Any) -> bool:
+        """Told by its text, which is asked for once: to look at each part costs a call of the JVM, and there may be hundreds."""
+        return "get_json_object" in str(expression.toString())
 
     def read(self, expression: Any) -> tuple[str, str] | None:
         """The column and the path, if it is such an expression."""
@@ -68,12 +103,24 @@ class _Calls:
         text, path = seq(expression.children())
         if class_of(text) != "Cast" or class_of(path) != "Literal" or path.value() is None:
             return None
-        column = text.child()
-        if class_of(column) != "AttributeReference" or text.dataType().typeName() != "string":
+        if text.dataType().typeName() != "string":
             return None
-        name = self._names.get(column.exprId().id())
+        name = self.column(text.child())
         written = str(path.value().toString())
         return (name, written) if name and _NAMES_ONLY.fullmatch(written) else None
+
+    def column(self, expression: Any) -> str | None:
+        """The record's key or value, if it is that."""
+        if class_of(expression) != "AttributeReference":
+            return None
+        return self._names.get(expression.exprId().id())
+
+    def checked(self, condition: Any) -> set[str]:
+        """The columns that a condition demands not to be null."""
+        if class_of(condition) == "And":
+            return self.checked(condition.left()) | self.checked(condition.right())
+        name = self.column(condition.child()) if class_of(condition) == "IsNotNull" else None
+        return {name} if name else set()
 
 
 class _Replacing:
@@ -90,28 +137,36 @@ class _Replacing:
     def of(self, plan: Any) -> Any:
         kind = class_of(plan)
         if kind == "Project":
-            own = [self._replaced(each) for each in seq(plan.projectList())]
+            own = [self._replaced(each, set()) for each in seq(plan.projectList())]
             return self._logical.Project(self._to_seq(own), self.of(plan.child()))
         if kind == "Filter":
-            return self._logical.Filter(self._replaced(plan.condition()), self.of(plan.child()))
+            condition = plan.condition()
+            checked = self._calls.checked(condition)
+            return self._logical.Filter(self._replaced(condition, checked), self.of(plan.child()))
         children = [self.of(child) for child in seq(plan.children())]
         return plan.withNewChildren(self._to_seq(children)) if children else plan
 
-    def _replaced(self, expression: Any) -> Any:
+    def _replaced(self, expression: Any, checked: set[str]) -> Any:
+        if not self._calls.may_be_in(expression):
+            return expression
         call = self._calls.read(expression)
         if call is not None:
-            return self._lifted(expression, *call)
-        children = seq(expression.children())
-        if not children:
-            return expression
-        return expression.withNewChildren(self._to_seq([self._replaced(each) for each in children]))
+            return self._lifted(expression, *call, checked)
+        children = [self._replaced(each, checked) for each in seq(expression.children())]
+        return expression.withNewChildren(self._to_seq(children)) if children else expression
 
-    def _lifted(self, expression: Any, column: str, path: str) -> Any:
+    def _lifted(self, expression: Any, column: str, path: str, checked: set[str]) -> Any:
+        make = self._expressions
         document = self._columns[left(column)]
         text, written = seq(expression.children())
+        is_read = make.IsNull(document)
+        if column in checked:
+            # Spark sees to it that the column is not null before it looks at what names the column, and not before anything
+            # else: what raises on null must go on naming it.
+            is_read = make.And(is_read, make.IsNotNull(text.child()))
         text = text.withNewChildren(self._to_seq([document]))
-        return self._expressions.If(
-            self._expressions.IsNull(document),
+        return make.If(
+            is_read,
             self._columns[place(column, path)],
             expression.withNewChildren(self._to_seq([text, written])),
         )

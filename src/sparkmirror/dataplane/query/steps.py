@@ -28,7 +28,7 @@ ORDER = "sparkmirror.query.token"
 _MOST_CALLS = 64
 _calls: dict[Door, Call] = {}
 _MOST_READERS = 64
-_readers: dict[tuple[str, ...], FieldReader] = {}
+_readers: dict[tuple[int, str, tuple[str, ...]], FieldReader] = {}
 
 
 class Order:
@@ -86,24 +86,31 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             if message.kind is not Kind.SLICE:
                 break
             left -= len(message.payload)
-            yield fed(pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema), order.feed)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
+            yield fed(batch, order.feed, order.query)
 
 
-def fed(batch: pa.RecordBatch, feed: Feed) -> pa.RecordBatch:
+def fed(batch: pa.RecordBatch, feed: Feed, query: int) -> pa.RecordBatch:
     """What Spark is given of records: some of their columns, and the fields that are read of those with JSON."""
     if not feed.fields:
         return batch
     names = [NUMBER, *(name for name in TYPES if name in feed.columns)]
     columns = {name: batch.column(name) for name in names}
     for column, paths in feed.fields.items():
-        reader = _readers.get(paths)
-        if reader is None:
-            while len(_readers) >= _MOST_READERS:
-                _readers.pop(next(iter(_readers)))
-            reader = _readers[paths] = FieldReader(paths)
         made = [left(column), *(place(column, path) for path in paths)]
-        columns |= dict(zip(made, reader.columns(batch.column(column)), strict=True))
+        read = _reader(query, column, paths).columns(batch.column(column))
+        columns |= dict(zip(made, read, strict=True))
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _reader(query: int, column: str, paths: tuple[str, ...]) -> FieldReader:
+    """Each has one of its own, since what one of them cannot read others may."""
+    reader = _readers.get((query, column, paths))
+    if reader is None:
+        while len(_readers) >= _MOST_READERS:
+            _readers.pop(next(iter(_readers)))
+        reader = _readers[query, column, paths] = FieldReader(paths)
+    return reader
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
