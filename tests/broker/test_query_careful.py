@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
+from query_session import desk_at, started
 
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query import engine, running
@@ -46,17 +47,14 @@ QUERIES = [
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = SparkSession({"spark.master": "local[1]"})
-    session.start()
-    yield session
-    session.stop()
+    with started("local[1]") as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
 def desk(spark: SparkSession) -> Iterator[Desk]:
-    made = Desk(spark.queries.door, "A->B", QueryLimits(interval=0.0))
-    yield made
-    made.close()
+    with desk_at(spark) as made:
+        yield made
 
 
 def query_of(spark: SparkSession, prepared: Prepared) -> running.RunningQuery:

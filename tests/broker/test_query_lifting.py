@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
-from pyspark.sql import DataFrame
-from pyspark.sql import SparkSession as Session
 from pyspark.sql.functions import col, get_json_object
+from query_session import MEMORY, as_bytes, assert_as_in_spark_alone, desk_at, in_spark, started
 
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.columns import Feed
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.fields import FieldReader
-from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
+from sparkmirror.dataplane.query.terms import QueryTerms
 from sparkmirror.transforms.record import ConnectRecord
 
 pytestmark = pytest.mark.slow
-MEMORY = 1 << 40
 SEED = 20_261_116
 SHOUT = "functions_beside_fields:shout"
 MODULE = """
@@ -119,45 +114,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(path)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")]))
-        session = SparkSession({"spark.master": "local[2]"})
-        session.start()
-        yield session
-        session.stop()
+        with started("local[2]") as session:
+            yield session
 
 
 @pytest.fixture(scope="module")
 def desk(spark: SparkSession) -> Iterator[Desk]:
-    made = Desk(spark.queries.door, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
-    yield made
-    made.close()
-
-
-def in_spark(spark: SparkSession, path: Path, documents: Sequence[bytes | None]) -> DataFrame:
-    """Records with these values, and as keys those of the next, as Spark alone reads them."""
-    count = len(documents)
-    columns = {
-        "topic": pa.array(["t"] * count),
-        "partition": pa.array([0] * count, pa.int32()),
-        "offset": pa.array(range(count), pa.int64()),
-        "key": pa.array([*documents[1:], documents[0]], pa.binary()),
-        "value": pa.array(documents, pa.binary()),
-    }
-    parquet.write_table(pa.table(columns), path / "records.parquet")
-    session = Session(spark.queries.context).newSession()
-    frame = session.read.parquet(str(path / "records.parquet")).coalesce(1)
-    frame.createOrReplaceTempView("records")
-    return frame
-
-
-def in_records(documents: Sequence[bytes | None]) -> list[ConnectRecord]:
-    """The same records, for the desk."""
-    keys = [*documents[1:], documents[0]]
-    both = enumerate(zip(keys, documents, strict=True))
-    return [ConnectRecord("t", 0, n, 1, key, value, []) for n, (key, value) in both]
-
-
-def as_bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
+    with desk_at(spark) as made:
+        yield made
 
 
 def test_what_is_read_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
@@ -245,16 +209,7 @@ def test_a_query_gives_what_it_gives_in_spark_alone(
     sql = query.format(text="CAST(value AS STRING)")
     assert spark.queries.analyse(QueryTerms(sql), MEMORY).feed.fields
     documents = [None, *Documents(SEED + 1).many(3000, tidy=0.8)]
-    prepared = desk.prepare(QueryTerms(sql))
-    answer = desk.ask(prepared, in_records(documents))
-    assert not answer.bad
-    session = in_spark(spark, tmp_path, documents).sparkSession
-    found = session.sql(sql.replace("SELECT", "SELECT offset AS n,", 1))
-    given = [col(name).cast("binary").alias(name) for name in sorted(prepared.gives)]
-    expected = found.select("n", *given).collect()  # text that is none would become another
-    assert answer.given.rows == [row["n"] for row in expected]
-    for name in sorted(prepared.gives):
-        assert answer.given.columns[name] == [as_bytes(row[name]) for row in expected]
+    assert_as_in_spark_alone(spark, desk, tmp_path, sql, documents)
 
 
 def test_bad_records_are_found_also_where_fields_are_lifted(desk: Desk) -> None:

@@ -16,7 +16,11 @@ from .batches import Data
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
-_GZIP_LEVEL, _LZ4_FAST, _ZSTD_LEVEL = 6, 0, 3
+_GZIP_LEVEL, _ZSTD_LEVEL = 6, 3
+# As Java frames it: blocks of 64 KiB, which do not refer to one another, without checksums but that of this head.
+_LZ4_HEAD, _LZ4_END = bytes.fromhex("04224d18604082"), bytes(4)
+_LZ4_BLOCK, _LZ4_AS_IT_IS = 64 * 1024, 1 << 31
+_LZ4_SIZE = struct.Struct("<I")
 _SNAPPY_BLOCK = 32 * 1024
 _SNAPPY_HEAD = b"\x82SNAPPY\x00" + struct.pack(
     ">ii", 1, 1
@@ -30,10 +34,7 @@ def compress(codec: int, data: Data) -> Data:
     if codec == NONE:
         return data
     if codec == LZ4:
-        # Blocks that refer to one another are not understood by Kafka.
-        stream = cramjam.lz4.Compressor(level=_LZ4_FAST, content_checksum=False, block_linked=False)
-        stream.compress(bytes(data))
-        return memoryview(stream.finish())
+        return _lz4_frame(memoryview(data))
     if codec == ZSTD:
         return memoryview(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
     if codec == SNAPPY:
@@ -59,6 +60,18 @@ def decompress(codec: int, data: Data) -> bytearray:
     except (cramjam.DecompressionError, struct.error) as error:
         raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
     raise _unknown(codec)
+
+
+def _lz4_frame(data: memoryview) -> bytes:
+    parts: list[Data] = [_LZ4_HEAD]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        block = data[start : start + _LZ4_BLOCK]
+        small = memoryview(cramjam.lz4.compress_block(block, store_size=False))
+        if len(small) < len(block):
+            parts += _LZ4_SIZE.pack(len(small)), small
+        else:
+            parts += _LZ4_SIZE.pack(len(block) | _LZ4_AS_IT_IS), block
+    return b"".join([*parts, _LZ4_END])
 
 
 def _snappy_blocks(data: memoryview) -> bytearray:

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from sparkmirror.dataplane.partition import Budget
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
-from sparkmirror.dataplane.query.columns import NUMBER, TYPES, Prepared, first_number
+from sparkmirror.dataplane.query.columns import NUMBER, Feed, Prepared, first_number
 from sparkmirror.dataplane.query.copy import QueryCopy
 from sparkmirror.dataplane.query.dead_letters import DeadLetters
 from sparkmirror.dataplane.query.desk import Desk
+from sparkmirror.dataplane.query.feeding import Feeder, schema_of
 from sparkmirror.dataplane.query.parts import Slice, Taker
 from sparkmirror.dataplane.query.routing import QueryRouting
-from sparkmirror.dataplane.query.slices import from_arrow, schema_of, to_arrow
+from sparkmirror.dataplane.query.slices import from_arrow
 from sparkmirror.dataplane.query.terms import BadRecords, QueryLimits, QuerySettings, QueryTerms
 from sparkmirror.dataplane.record_path import RecordCopy
 from sparkmirror.dataplane.routing import Routings
@@ -73,7 +74,7 @@ class FakeDesk:
         query = self.queries.get(terms.sql)
         if query is None:
             raise QueryRefused(f"There is no {terms.sql}.", "Write another one.")
-        known = Prepared(len(self._known), query.needs, query.gives)
+        known = Prepared(len(self._known), query.needs, query.gives, Feed(query.needs))
         return self._known.setdefault(terms.sql, known)
 
     def offer(self, prepared: Prepared, taker: Taker) -> None:
@@ -128,7 +129,8 @@ def _passed(
     query: Query, prepared: Prepared, piece: Slice, start: int, rows: Sequence[ConnectRecord]
 ) -> bool:
     try:
-        result = _result(query, to_arrow(rows, first_number(3, 5), prepared.needs))
+        arrow = Feeder(prepared).arrow(rows, first_number(3, 5), is_careful=False)
+        result = _result(query, arrow)
     except ValueError as error:
         if len(rows) == 1:
             return piece.refused(start, str(error))
@@ -139,7 +141,7 @@ def _passed(
 
 
 def _result(query: Query, sent: memoryview) -> pa.RecordBatch:
-    table = pa.ipc.read_record_batch(pa.py_buffer(sent), schema_of(query.needs))
+    table = pa.ipc.read_record_batch(pa.py_buffer(sent), schema_of(Feed(query.needs)))
     if "timestamp" in query.needs:  # Python has no times after the year 9999
         times = table.column("timestamp").cast(pa.int64())
         table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", times)
@@ -149,7 +151,7 @@ def _result(query: Query, sent: memoryview) -> pa.RecordBatch:
         for number, found in rows
         if found is not None
     ]
-    fields = [each for each in schema_of(TYPES) if each.name in (NUMBER, *query.gives)]
+    fields = [each for each in schema_of(Feed()) if each.name in (NUMBER, *query.gives)]
     return pa.RecordBatch.from_pylist(given, schema=pa.schema(fields))
 
 

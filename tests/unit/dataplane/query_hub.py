@@ -36,6 +36,7 @@ from sparkmirror.transforms.record import ConnectRecord
 PATIENCE_S = 20.0
 TERMS = QueryTerms("SELECT value FROM records")
 TOKEN = "".join("a password")
+VALUE = frozenset({"value"})
 
 
 def record(offset: int, value: bytes) -> ConnectRecord:
@@ -155,8 +156,8 @@ class Job:
             "query": 3,
             "alone": self.alone,
             "limit": self.limit,
-            "needs": ["value"],
-            "feed": Feed(frozenset({"value"})).plain,
+            "careful": False,
+            "feed": Feed(VALUE).plain,
             "doors": {"7": list(self.hub.desk or ())},
         }
         context = Context(json.dumps(order), self.task, self.attempt)
@@ -306,7 +307,7 @@ class Bench:
 def bench(patch: pytest.MonkeyPatch) -> Iterator[Bench]:
     contexts = Contexts()
     patch.setattr(steps, "TaskContext", contexts)
-    prepared = Prepared(3, frozenset({"value"}), frozenset({"value"}))
+    prepared = Prepared(3, VALUE, VALUE, Feed(VALUE))
     hub = Hub(prepared)
     desk = Desk(hub.door, "A->B", QueryLimits())
     try:

@@ -121,7 +121,9 @@ def test_somebody_may_ask_and_wait(made: Bench) -> None:
     def drive() -> None:
         job = made.job()
         call = Call.to(made.hub.desk or Door("", 0, ""))
-        request = said(Kind.TAKE, job=job.number, query=3, alone=False, task=0, attempt=0)
+        request = said(
+            Kind.TAKE, job=job.number, query=3, alone=False, careful=False, task=0, attempt=0
+        )
         call.send(request)
         assert call.receive().kind is Kind.SLICE
         made.tell(Kind.DONE, job)
@@ -430,7 +432,7 @@ def test_a_desk_that_closes_in_mid_job_ends_the_step(made: Bench) -> None:
     "words",
     [
         said(Kind.HELLO, **{"token": "a guess"}),
-        said(Kind.TAKE, job=200, query=3, alone=False, task=0, attempt=0),
+        said(Kind.TAKE, job=200, query=3, alone=False, careful=False, task=0, attempt=0),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         frame(Kind.HELLO, b"not json"),
         frame(Kind.RESULT, b"\x00\x01"),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pyarrow as pa
 import pytest
 
-from sparkmirror.dataplane.query.columns import NUMBER, Feed, left, place
 from sparkmirror.dataplane.query.fields import FieldReader
-from sparkmirror.dataplane.query.steps import fed
 
 UNSURE = object()
 
@@ -121,46 +118,3 @@ def test_where_most_are_left_to_spark_the_others_are_not_looked_at_for_a_while()
         assert batches < 100
     assert batches > 10
     assert reader.read([text]) == ([None], [["x"]])
-
-
-def test_spark_is_given_the_fields_and_only_the_columns_it_needs_beside() -> None:
-    feed = Feed(frozenset({"topic"}), {"key": ("$.k",), "value": ("$.a", "$.b")})
-    batch = pa.RecordBatch.from_pydict(
-        {
-            NUMBER: pa.array([7, 8], pa.int64()),
-            "topic": ["t", "t"],
-            "key": pa.array([b'{"k":1}', None], pa.binary()),
-            "value": pa.array([b'{"a":"x"}', b'{"b":0.5}'], pa.binary()),
-        }
-    )
-    found = fed(batch, feed, 1)
-    assert found.to_pydict() == {
-        NUMBER: [7, 8],
-        "topic": ["t", "t"],
-        left("key"): [None, None],
-        place("key", "$.k"): ["1", None],
-        left("value"): [None, b'{"b":0.5}'],
-        place("value", "$.a"): ["x", None],
-        place("value", "$.b"): [None, None],
-    }
-    assert feed.schema == (
-        "`__record` bigint, `topic` string, `__key` binary, `__key$.k` string, "
-        "`__value` binary, `__value$.a` string, `__value$.b` string"
-    )
-    assert Feed.read(json.loads(json.dumps(feed.plain))) == feed
-    assert fed(batch, Feed(), 1) is batch
-
-
-def test_what_one_column_cannot_read_another_may() -> None:
-    feed = Feed(frozenset(), {"key": ("$.a",), "value": ("$.a",)})
-    batch = pa.RecordBatch.from_pydict(
-        {
-            NUMBER: pa.array([7], pa.int64()),
-            "key": pa.array([b"no JSON"], pa.binary()),
-            "value": pa.array([b'{"a":"x"}'], pa.binary()),
-        }
-    )
-    for _ in range(3):
-        found = fed(batch, feed, 2)
-        assert found.column(place("value", "$.a")).to_pylist() == ["x"]
-        assert found.column(left("key")).to_pylist() == [b"no JSON"]

@@ -14,6 +14,8 @@ from sparkmirror.dataplane.query.columns import (
     GIVEN,
     MOST_ROWS,
     TYPES,
+    Edit,
+    Feed,
     Prepared,
     desk_of,
     first_number,
@@ -172,5 +174,7 @@ def test_what_is_known_of_a_query_survives_its_fields(
     number: int, needs: frozenset[str], data: st.DataObject
 ) -> None:
     gives = data.draw(st.frozensets(st.sampled_from(GIVEN)))
-    prepared = Prepared(number, needs, gives)
+    feed = Feed(needs, {"value": ("$.a", "$.b.c")}, frozenset({"key"}))
+    edits = {"value": Edit("key", (("a+", "b"), ("b", r"\0")))}
+    prepared = Prepared(number, needs, gives, feed, edits)
     assert Prepared.read(json.loads(json.dumps(prepared.fields))) == prepared

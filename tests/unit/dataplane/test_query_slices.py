@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.dataplane.query.columns import NUMBER, TYPES, first_number
-from sparkmirror.dataplane.query.slices import from_arrow, schema_of, to_arrow
+from sparkmirror.dataplane.query.columns import NUMBER, TYPES, Feed, Prepared, first_number
+from sparkmirror.dataplane.query.feeding import Feeder, schema_of
+from sparkmirror.dataplane.query.slices import from_arrow
 from sparkmirror.transforms.record import ConnectRecord
 
 ALL = frozenset(TYPES)
@@ -32,7 +33,9 @@ FIRST = first_number(7, 9)
 
 
 def batch_of(found: list[ConnectRecord], needs: frozenset[str] = ALL) -> pa.RecordBatch:
-    batch = pa.ipc.read_record_batch(pa.py_buffer(to_arrow(found, FIRST, needs)), schema_of(needs))
+    feed = Feed(needs)
+    arrow = Feeder(Prepared(1, needs, needs, feed)).arrow(found, FIRST, is_careful=False)
+    batch = pa.ipc.read_record_batch(pa.py_buffer(arrow), schema_of(feed))
     batch.validate(full=True)
     return batch
 
@@ -45,7 +48,7 @@ def column(batch: pa.RecordBatch, name: str) -> list[Any]:
 @given(rows)
 def test_a_query_is_shown_what_was_read(found: list[ConnectRecord]) -> None:
     batch = batch_of(found)
-    assert batch.schema == schema_of(ALL)
+    assert batch.schema == schema_of(Feed(ALL))
     assert column(batch, NUMBER) == list(range(FIRST, FIRST + len(found)))
     for name in ("topic", "partition", "offset", "key", "value"):
         assert column(batch, name) == [getattr(row, name) for row in found]
@@ -100,14 +103,14 @@ def test_times_before_1970_and_after_the_year_9999(time: int) -> None:
 
 
 def test_times_are_cut_to_milliseconds_downwards() -> None:
-    fields = [schema_of(ALL).field(NUMBER), schema_of(ALL).field("timestamp")]
+    fields = [schema_of(Feed(ALL)).field(NUMBER), schema_of(Feed(ALL)).field("timestamp")]
     values = [pa.array([FIRST, FIRST + 1, FIRST + 2]), pa.array([1_999, -1, None], fields[1].type)]
     batch = pa.RecordBatch.from_arrays(values, schema=pa.schema(fields))
     assert list(from_arrow([batch]).columns["timestamp"]) == [1, -1, None]
 
 
 def test_headers_may_be_null_or_have_null_parts() -> None:
-    fields = [schema_of(ALL).field(NUMBER), schema_of(ALL).field("headers")]
+    fields = [schema_of(Feed(ALL)).field(NUMBER), schema_of(Feed(ALL)).field("headers")]
     headers = [None, [], [{"key": "a", "value": None}, {"key": None, "value": b"x"}, None]]
     values = [pa.array([FIRST, FIRST + 1, FIRST + 2]), pa.array(headers, fields[1].type)]
     batch = pa.RecordBatch.from_arrays(values, schema=pa.schema(fields))

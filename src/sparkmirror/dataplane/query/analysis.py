@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -36,8 +36,8 @@ from sparkmirror.errors import QueryRefused
 
 from .careful import Careful
 from .carrying import RULE, Carrying
-from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW, Feed
-from .lifting import lifted
+from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW, Edit, Feed
+from .lifting import Lifted, lifted
 from .narrowing import Narrowing, needed
 from .plans import class_of, dataset, expressions, seq
 from .varying import varying
@@ -56,6 +56,8 @@ class Analysed:
     what random numbers begin with."""
     feed: Feed
     """What it is given of a record; made of what it needs."""
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    """Of what it gives, that which is made behind Spark of the records that it keeps."""
     careful: DataFrame | None = None
     """The same for every record, also those that are dropped or that it raises on, with what became of it; None if there is no
     such plan. It is given what the query needs as it is."""
@@ -115,8 +117,10 @@ def analyse(
     narrow = narrowing.of(final)
     made = Careful(session, narrowing.leaf, number, guarded or {}).over(narrow)
     careful = None if made is None else dataset(session, made).select(STATE, ERROR, *frame.columns)
-    plain, feed = lifted(session, final, leaf, given) or (narrow, Feed(needs))
-    return Analysed(dataset(session, plain), needs, frozenset(changed), varies, feed, careful)
+    plain = lifted(session, final, leaf, given) or Lifted(narrow, Feed(needs), {})
+    frame = dataset(session, plain.plan)
+    gives = frozenset(changed)
+    return Analysed(frame, needs, gives, varies, plain.feed, plain.edits, careful)
 
 
 def _keeping_nothing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 VIEW: Final = "records"
 NUMBER: Final = "__record"
@@ -31,12 +31,15 @@ GIVEN: Final = ("topic", "partition", "timestamp", "key", "value", "headers")
 class Feed:
     """What Spark is given of every record beside its number: some columns as they are, and fields of those that hold JSON.
 
-    Invariant: a field of the JSON in a column is null for a record whose whole document is in the column `left(column)`.
+    Invariants: a field of the JSON in a column is null for a record whose whole document is in the column `left(column)`. What is
+    in `unfit(column)` is not UTF-8.
     """
 
     columns: frozenset[str] = frozenset(TYPES)
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By column, the paths of the fields, as `$.a.b`."""
+    edited: frozenset[str] = frozenset()
+    """The columns whose texts are edited behind Spark, which is given those that are none."""
 
     @property
     def schema(self) -> str:
@@ -44,16 +47,21 @@ class Feed:
         for column, paths in self.fields.items():
             types[left(column)] = "binary"
             types |= dict.fromkeys((place(column, path) for path in paths), "string")
+        types |= dict.fromkeys(map(unfit, sorted(self.edited)), "binary")
         return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
     @property
     def plain(self) -> dict[str, Any]:
-        return {"columns": sorted(self.columns), "fields": self.fields}
+        return {
+            "columns": sorted(self.columns),
+            "fields": self.fields,
+            "edited": sorted(self.edited),
+        }
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Self:
         fields = {column: tuple(paths) for column, paths in plain["fields"].items()}
-        return cls(frozenset(plain["columns"]), fields)
+        return cls(frozenset(plain["columns"]), fields, frozenset(plain["edited"]))
 
 
 def left(column: str) -> str:
@@ -64,6 +72,19 @@ def left(column: str) -> str:
 def place(column: str, path: str) -> str:
     """Where a record has a field."""
     return f"__{column}{path}"
+
+
+def unfit(column: str) -> str:
+    """Where a record has a text that is none."""
+    return f"__{column}~"
+
+
+class Edit(NamedTuple):
+    """How a text is made of a record's own: by replacing what matches, several times in turn."""
+
+    column: str
+    replacements: tuple[tuple[str, str], ...]
+    """Patterns and what takes the place of a match, as RE2 writes them."""
 
 
 _ROW_BITS = 20
@@ -101,11 +122,26 @@ class Prepared:
     needs: frozenset[str]
     gives: frozenset[str]
     """Of `GIVEN`, those that may differ from the record's own."""
+    feed: Feed
+    """What it is given of a record; made of what it needs."""
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    """Of `gives`, those that are made behind Spark."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        return {"query": self.number, "needs": sorted(self.needs), "gives": sorted(self.gives)}
+        return {
+            "query": self.number,
+            "needs": sorted(self.needs),
+            "gives": sorted(self.gives),
+            "feed": self.feed.plain,
+            "edits": self.edits,
+        }
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> Self:
-        return cls(fields["query"], frozenset(fields["needs"]), frozenset(fields["gives"]))
+        edits = {
+            name: Edit(column, tuple((pattern, text) for pattern, text in replacements))
+            for name, (column, replacements) in fields["edits"].items()
+        }
+        needs, gives = frozenset(fields["needs"]), frozenset(fields["gives"])
+        return cls(fields["query"], needs, gives, Feed.read(fields["feed"]), edits)

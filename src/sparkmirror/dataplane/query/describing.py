@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .analysis import Analysed
+from .columns import left, unfit
 from .engine import QueryEngine
 from .terms import QueryTerms
 
@@ -16,13 +19,29 @@ class Described:
     columns: tuple[tuple[str, str], ...]
     """The names and types that it gives, as it is written."""
     plan: str
+    """Spark's own, and what is done beside it."""
 
 
 def described(engine: QueryEngine, terms: QueryTerms, memory: int) -> Described:
     """QueryRefused with what Spark says if the query cannot be run; SparkError if Spark is gone."""
-    frame = engine.analyse(terms, memory).frame
+    found = engine.analyse(terms, memory)
+    frame = found.frame
     session = frame.sparkSession  # where the view that the query reads is
     columns = [(each.name, each.dataType.simpleString()) for each in session.sql(terms.sql).schema]
     jvm: Any = session._jvm
     plan = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "formatted")
-    return Described(tuple(columns), str(plan).strip())
+    return Described(tuple(columns), "\n".join([str(plan).strip(), *_beside_spark(found)]))
+
+
+def _beside_spark(found: Analysed) -> Iterator[str]:
+    """What of the query is not in Spark's plan, and what columns stand there instead."""
+    for column, paths in found.feed.fields.items():
+        yield (
+            f"Read before Spark from the JSON in {column}: {', '.join(paths)}; {left(column)} holds the documents that are left "
+            "to Spark."
+        )
+    for name, edit in found.edits.items():
+        yield (
+            f"Made behind Spark by regexp_replace of {edit.column}: {name}; {unfit(edit.column)} holds what is not UTF-8, which "
+            "is left to Spark."
+        )

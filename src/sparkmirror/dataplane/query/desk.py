@@ -23,10 +23,10 @@ from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import Prepared, first_number, slice_of
+from .feeding import Feeder
 from .frames import Door, Kind, Line, Message, frame, headed, said
 from .parts import Slice, Taker
 from .queue import SliceQueue
-from .slices import to_arrow
 from .terms import QueryLimits, QueryTerms
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ _ANSWER_S = 600.0
 class Desk:
     """One for a copy task.
 
-    Invariants: there is a queue for every query that the driver has prepared for us; the driver is told of records once, until
-    the next job. Nothing is served to who has not said the password.
+    Invariants: there is a queue and a feeder for every query that the driver has prepared for us; the driver is told of records
+    once, until the next job. Nothing is served to who has not said the password.
     """
 
     def __init__(self, hub: Door, flow: str, limits: QueryLimits) -> None:
@@ -52,6 +52,7 @@ class Desk:
         self._slices = 0
         self._known: dict[str, Prepared] = {}
         self._queries: dict[int, SliceQueue] = {}
+        self._feeders: dict[int, Feeder] = {}
         self._lines: set[Line] = set()
         self._schemas: dict[Line, tuple[int, pa.Schema]] = {}
         self._prepared: Prepared | QueryRefused | SparkError | None = None
@@ -81,6 +82,7 @@ class Desk:
         assert isinstance(found, Prepared)  # noqa: S101 - there is no third
         self._known[terms.text] = found
         self._queries[found.number] = SliceQueue(found)
+        self._feeders[found.number] = Feeder(found)
         return found
 
     def _connect(self) -> None:
@@ -261,7 +263,9 @@ class Desk:
         if part is None:
             return (frame(Kind.NOTHING),)
         self._slices += 1
-        return headed(Kind.SLICE, to_arrow(part.rows, number, query.prepared.needs))
+        feeder = self._feeders[fields["query"]]
+        arrow = feeder.arrow(part.rows, number, is_careful=fields["careful"])
+        return headed(Kind.SLICE, arrow)
 
     def _take_in(self, job: int, schema: pa.Schema, message: Message) -> None:
         query = next((q for q in self._queries.values() if q.job == job), None)

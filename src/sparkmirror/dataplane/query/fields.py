@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -42,13 +43,13 @@ class FieldReader:
         self._parse = simdjson.Parser().parse
         self._passing = 0
 
-    def columns(self, documents: pa.Array) -> list[pa.Array]:
+    def columns(self, documents: Sequence[bytes | None]) -> list[pa.Array]:
         """The documents that are left to Spark, null for the others; and for each path the texts of those."""
-        unread, rows = self.read(documents.to_pylist())
-        fields = [[row[index] for row in rows] for index in range(len(self._paths))]
+        unread, rows = self.read(documents)
+        fields = zip(*rows, strict=True) if rows else repeat((), len(self._paths))
         return [pa.array(unread, pa.binary()), *(pa.array(each, pa.string()) for each in fields)]
 
-    def read(self, documents: list[bytes | None]) -> tuple[list[bytes | None], list[Row]]:
+    def read(self, documents: Sequence[bytes | None]) -> tuple[Sequence[bytes | None], list[Row]]:
         """Which of the documents are left to Spark, and the fields of each."""
         nothing: Row = [None] * len(self._paths)
         if self._passing:
@@ -74,8 +75,17 @@ class FieldReader:
     def _row(self, document: bytes) -> Row:
         if document[:1] != b"{" or not (len(document) <= _SHORT or _is_within_limits(document)):
             raise _LeftToSparkError
-        root = self._parse(document)
-        return [_text(root, path, document) for path in self._paths]
+        root: Any = self._parse(document)
+        row: Row = []
+        for path in self._paths:
+            found = root
+            try:
+                for name in path:
+                    found = found[name]
+            except (KeyError, TypeError):
+                found = None
+            row.append(found if found.__class__ is str else _text(root, path, document))
+        return row
 
 
 def _text(root: Any, path: list[str], document: bytes) -> str | None:

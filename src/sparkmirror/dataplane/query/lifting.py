@@ -1,22 +1,25 @@
-"""Fields of JSON that need not be read by Spark: a plan in; one over records with these fields beside their columns out.
+"""What need not be done by Spark: a plan in; one over records with fields of their JSON beside their columns out.
 
-`get_json_object` of a record's key or value, with a path that is only names, becomes a column of its own, which the first step of
-a job fills (`fields`). Of the documents that are left to Spark this column is null, and it does what the query says.
+`get_json_object` of a record's key or value, with a path that is only names, becomes a column of its own, which is filled before
+(`feeding`). Of the documents that are left to Spark this column is null, and it does what the query says.
+
+A column of the result that is made behind Spark (`editing`) is made here only of records whose text is none.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from .carrying import Carrying
-from .columns import TYPES, Feed, left, place
+from .columns import TYPES, Edit, Feed, left, place, unfit
+from .editing import edits_within, own_column, own_text
 from .narrowing import Narrowing, needed
 from .plans import class_of, dataset, nodes, seq
 
@@ -24,55 +27,86 @@ log = logging.getLogger(__name__)
 _NAMES_ONLY = re.compile(r"\$(\.[A-Za-z0-9_-]+)+")
 
 
+class Lifted(NamedTuple):
+    """A plan, what its records have then, and what is made behind it."""
+
+    plan: Any
+    feed: Feed
+    edits: Mapping[str, Edit]
+
+
 def lifted(
     session: SparkSession, plan: Any, leaf: Any, given: Callable[[Feed], DataFrame]
-) -> tuple[Any, Feed] | None:
-    """The plan, and what its records have then; None if there is nothing to lift, or if that cannot be done."""
+) -> Lifted | None:
+    """None if there is nothing to lift, or if that cannot be done."""
     try:
         return _lifted(session, plan, leaf, given)
     except (RecursionError, Py4JJavaError, PySparkException) as error:
-        log.info("A query is run as it is, fields of JSON are left to Spark: %r", error)
+        log.info("A query is run as it is, all of it is left to Spark: %r", error)
         return None
 
 
 def _lifted(
     session: SparkSession, plan: Any, leaf: Any, given: Callable[[Feed], DataFrame]
-) -> tuple[Any, Feed] | None:
-    calls = _Calls(leaf)
-    fields = calls.within(plan)
-    if not fields:
+) -> Lifted | None:
+    names = {
+        each.exprId().id(): each.name()
+        for each in seq(leaf.output())
+        if each.name() in ("key", "value")
+    }
+    calls = _Calls(names)
+    fields, edits = calls.within(plan), edits_within(plan, names)
+    if not fields and not edits:
         return None
-    narrowing = Narrowing(session, leaf, given(Feed(fields=fields)))
+    edited = frozenset(edit.column for edit in edits.values())
+    narrowing = Narrowing(session, leaf, given(Feed(fields=fields, edited=edited)))
     columns = {each.name(): each for each in seq(narrowing.leaf.output())}
     own = {each.name() for each in seq(leaf.output())}
     lifts = [each for name, each in columns.items() if name not in own]
     made = Carrying(session, narrowing.leaf, lifts).through(narrowing.of(plan))
-    made = _Replacing(session, calls, columns).of(made)
+    made = _Replacing(session, calls, columns).of(_edited(session, made, edits, columns))
     jvm: Any = session._jvm
     made = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.output(), made)
     made = dataset(session, made)._jdf.queryExecution().optimizedPlan()
-    names = needed(made, narrowing.leaf)
-    used = {
-        column: tuple(path for path in paths if place(column, path) in names)
+    used = needed(made, narrowing.leaf)
+    paths = {
+        column: tuple(path for path in paths if place(column, path) in used)
         for column, paths in fields.items()
     }
-    feed = Feed(
-        frozenset(TYPES) & names, {column: paths for column, paths in used.items() if paths}
-    )
-    if not feed.fields:
+    read = {column: some for column, some in paths.items() if some}
+    if not read and not edits:
         return None
-    return Narrowing(session, narrowing.leaf, given(feed)).of(made), feed
+    feed = Feed(frozenset(TYPES) & used, read, edited)
+    return Lifted(Narrowing(session, narrowing.leaf, given(feed)).of(made), feed, edits)
+
+
+def _edited(
+    session: SparkSession, plan: Any, edits: Mapping[str, Edit], columns: Mapping[str, Any]
+) -> Any:
+    """The plan, whose last projection makes these columns only of texts that are none: all else is null for it."""
+    if not edits:
+        return plan
+    jvm: Any = session._jvm
+    to_seq = jvm.PythonUtils.toSeq
+
+    def moved(expression: Any, column: Any) -> Any:
+        if class_of(expression) == "AttributeReference":
+            return column
+        children = [moved(child, column) for child in seq(expression.children())]
+        return expression.withNewChildren(to_seq(children)) if children else expression
+
+    made = [
+        moved(each, columns[unfit(edits[each.name()].column)]) if each.name() in edits else each
+        for each in seq(plan.projectList())
+    ]
+    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(to_seq(made), plan.child())
 
 
 class _Calls:
     """Knows the expressions that can be lifted."""
 
-    def __init__(self, leaf: Any) -> None:
-        self._names = {
-            each.exprId().id(): each.name()
-            for each in seq(leaf.output())
-            if each.name() in ("key", "value")
-        }
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
 
     def within(self, plan: Any) -> dict[str, tuple[str, ...]]:
         """By column, the paths that a plan asks for."""
@@ -101,25 +135,18 @@ class _Calls:
         if class_of(expression) != "GetJsonObject":
             return None
         text, path = seq(expression.children())
-        if class_of(text) != "Cast" or class_of(path) != "Literal" or path.value() is None:
+        if class_of(path) != "Literal" or path.value() is None:
             return None
-        if text.dataType().typeName() != "string":
-            return None
-        name = self.column(text.child())
+        name = own_text(text, self._names)
         written = str(path.value().toString())
         return (name, written) if name and _NAMES_ONLY.fullmatch(written) else None
-
-    def column(self, expression: Any) -> str | None:
-        """The record's key or value, if it is that."""
-        if class_of(expression) != "AttributeReference":
-            return None
-        return self._names.get(expression.exprId().id())
 
     def checked(self, condition: Any) -> set[str]:
         """The columns that a condition demands not to be null."""
         if class_of(condition) == "And":
             return self.checked(condition.left()) | self.checked(condition.right())
-        name = self.column(condition.child()) if class_of(condition) == "IsNotNull" else None
+        is_check = class_of(condition) == "IsNotNull"
+        name = own_column(condition.child(), self._names) if is_check else None
         return {name} if name else set()
 
 

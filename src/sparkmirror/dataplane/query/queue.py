@@ -27,6 +27,7 @@ import pyarrow as pa
 from sparkmirror.errors import QueryFailed
 
 from .columns import ERROR, NUMBER, RAISED, STATE, Prepared, slice_of
+from .edits import completed
 from .parts import Part, Slice, Taker, chosen, parts_of
 from .slices import Given, from_arrow
 
@@ -169,6 +170,8 @@ class SliceQueue:
         piece, places = part.piece, part.places
         states, said = given.columns.pop(STATE, []), given.columns.pop(ERROR, [])
         rows = given.rows if states else ()
+        if not states:  # the careful plan has made all
+            given = completed(given, part.rows, self.prepared.edits)
         bad = {
             places[row]: text
             for row, state, text in zip(rows, states, said, strict=True)

@@ -69,12 +69,12 @@ class RunningQuery:
         self._plan = plan if found.varies else None
         self._plain = given(found.frame)
         self._careful = None if found.careful is None else given(found.careful)
-        self._feed, self._careful_feed = found.feed, Feed(found.needs)
+        self._careful_feed = Feed(found.needs)
         self._careful_jobs = 0
         """How many of the next jobs are careful, if no record is bad."""
         self._losses = 0
         self._portion = _FIRST_PORTION
-        self.prepared = Prepared(self.number, found.needs, found.gives)
+        self.prepared = Prepared(self.number, found.needs, found.gives, found.feed, found.edits)
         self.interval = 0.3
         self.limit = 60.0
         self.known_at = time.monotonic()
@@ -105,8 +105,8 @@ class RunningQuery:
             "query": self.number,
             "alone": is_alone,
             "limit": self._portion,
-            "needs": sorted(self.prepared.needs),
-            "feed": (self._careful_feed if is_careful else self._feed).plain,
+            "careful": is_careful,
+            "feed": (self._careful_feed if is_careful else self.prepared.feed).plain,
             "doors": {link.number: list(link.door) for link in links},
         }
         began = time.monotonic()

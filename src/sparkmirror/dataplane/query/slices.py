@@ -1,67 +1,16 @@
-"""Records to Arrow and back: rows of a slice in, what a query needs of them out; what it gave in, records out.
-
-The only module of the copy task that imports pyarrow, and only when there is a query.
-"""
+"""What a query gave of a slice: Arrow in; the rows that it kept, and its columns, out."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkmirror.transforms.record import ConnectRecord
+from .columns import NUMBER, row_of
 
-from .columns import NUMBER, TYPES, row_of
-from .rows import column
-
-_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS_AS_BYTES = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
-_ARROW = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "headers": pa.list_(_HEADER),
-}
 _MS = 1000
-_MOST_MS = ((1 << 63) - 1) // _MS
-
-
-def schema_of(needs: Collection[str]) -> pa.Schema:
-    """What a query is given that needs these columns of a record: its number, and them."""
-    return pa.schema([(NUMBER, pa.int64()), *((n, _ARROW[n]) for n in TYPES if n in needs)])
-
-
-def to_arrow(rows: Sequence[ConnectRecord], first: int, needs: Collection[str]) -> memoryview:
-    """What a query needs of the rows, numbered from `first` on."""
-    schema = schema_of(needs)
-    columns = [_whole(range(first, first + len(rows)), pa.int64())]
-    columns += [_column(name, column(rows, name)) for name in schema.names[1:]]
-    return memoryview(pa.RecordBatch.from_arrays(columns, schema=schema).serialize())
-
-
-def _whole(numbers: Any, kind: pa.DataType) -> pa.Array:
-    buffer = pa.py_buffer(array("q", numbers))
-    return pa.Array.from_buffers(kind, len(numbers), [None, buffer])
-
-
-def _column(name: str, values: Sequence[Any]) -> pa.Array:
-    match name:
-        case "offset":
-            return _whole(values, _ARROW[name])
-        case "timestamp":
-            # A time beyond what Spark can hold is the last that it can; the record keeps its own.
-            times = [max(-_MOST_MS, min(time, _MOST_MS)) * _MS for time in values]
-            return _whole(times, _ARROW[name])
-        case "headers":
-            headers = [[{"key": k, "value": v} for k, v in row] for row in values]
-            return pa.array(headers, _ARROW[name])
-        case _:
-            return pa.array(values, _ARROW[name])
 
 
 class Given(NamedTuple):

@@ -16,19 +16,16 @@ from pyspark import TaskContext
 from sparkmirror.errors import SparkError
 
 from . import memory
-from .columns import DROPPED, NUMBER, RAISED, STATE, TYPES, Feed, desk_of, left, place
-from .fields import FieldReader
+from .columns import DROPPED, NUMBER, RAISED, STATE, Feed, desk_of
+from .feeding import schema_of
 from .frames import Call, Door, Kind, Message, headed, said
 from .priority import give_way
-from .slices import schema_of
 
 ORDER = "sparkmirror.query.token"
 """The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
 
 _MOST_CALLS = 64
 _calls: dict[Door, Call] = {}
-_MOST_READERS = 64
-_readers: dict[tuple[int, str, tuple[str, ...]], FieldReader] = {}
 
 
 class Order:
@@ -41,10 +38,10 @@ class Order:
         self.alone: bool = fields["alone"]
         """Whether it is for one suspect."""
         self.limit: int = fields["limit"]
-        self.needs: list[str] = fields["needs"]
-        """Of a record, the columns that the query looks at: no other is asked for."""
+        self.careful: bool = fields["careful"]
+        """Whether its plan is the careful one, which is given what the query needs as it is."""
         self.feed = Feed.read(fields["feed"])
-        """And what Spark is given of them."""
+        """What is asked for of a record."""
         self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
 
     @classmethod
@@ -61,6 +58,7 @@ class Order:
             job=self.job,
             query=self.query,
             alone=self.alone,
+            careful=self.careful,
             task=task,
             attempt=attempt,
         )
@@ -78,7 +76,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     numbers = list(order.doors)
     begin = task % max(1, len(numbers))
     left = order.limit
-    request, schema = order.ask(task, attempt), schema_of(order.needs)
+    request, schema = order.ask(task, attempt), schema_of(order.feed)
     for number in numbers[begin:] + numbers[:begin]:
         door = order.doors[number]
         while left > 0:
@@ -86,31 +84,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             if message.kind is not Kind.SLICE:
                 break
             left -= len(message.payload)
-            batch = pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
-            yield fed(batch, order.feed, order.query)
-
-
-def fed(batch: pa.RecordBatch, feed: Feed, query: int) -> pa.RecordBatch:
-    """What Spark is given of records: some of their columns, and the fields that are read of those with JSON."""
-    if not feed.fields:
-        return batch
-    names = [NUMBER, *(name for name in TYPES if name in feed.columns)]
-    columns = {name: batch.column(name) for name in names}
-    for column, paths in feed.fields.items():
-        made = [left(column), *(place(column, path) for path in paths)]
-        read = _reader(query, column, paths).columns(batch.column(column))
-        columns |= dict(zip(made, read, strict=True))
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _reader(query: int, column: str, paths: tuple[str, ...]) -> FieldReader:
-    """Each has one of its own, since what one of them cannot read others may."""
-    reader = _readers.get((query, column, paths))
-    if reader is None:
-        while len(_readers) >= _MOST_READERS:
-            _readers.pop(next(iter(_readers)))
-        reader = _readers[query, column, paths] = FieldReader(paths)
-    return reader
+            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

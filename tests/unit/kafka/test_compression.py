@@ -1,0 +1,34 @@
+"""What is compressed comes back as it was, in the framing that Kafka's own clients write."""
+
+from __future__ import annotations
+
+import random
+
+import cramjam
+import pytest
+
+from sparkmirror.kafka.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+
+BLOCK = 64 * 1024
+NOISE = random.Random(7).randbytes(3 * BLOCK)
+TEXT = b'{"id":1,"text":"a word and a word and another"}' * 8000
+SIZES = (0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK)
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_compressed_comes_back(codec: int, size: int) -> None:
+    for data in (NOISE[:size], TEXT[:size], NOISE[: size // 2] + TEXT[: size // 2]):
+        assert bytes(decompress(codec, compress(codec, memoryview(data)))) == data
+
+
+def test_lz4_is_framed_as_java_does_it() -> None:
+    """Blocks of 64 KiB that stand for themselves, no checksums; what does not get smaller goes as it is."""
+    framed = bytes(compress(LZ4, memoryview(TEXT[:BLOCK] + NOISE[:BLOCK])))
+    head, first = framed[:7], int.from_bytes(framed[7:11], "little")
+    assert head == bytes.fromhex("04224d18604082")
+    block = framed[11 : 11 + first]
+    assert bytes(cramjam.lz4.decompress_block(block, output_len=BLOCK)) == TEXT[:BLOCK]
+    rest = framed[11 + first :]
+    assert int.from_bytes(rest[:4], "little") == BLOCK | 1 << 31
+    assert rest[4:] == NOISE[:BLOCK] + bytes(4)
