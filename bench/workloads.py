@@ -139,6 +139,7 @@ class Beside:
     record_size: int
     fill: Batched
     bars: tuple[Bar, ...]
+    rounds: int = 6
     partitions: int = 2
 
     def filling(self) -> tuple[Throughput, ...]:
@@ -244,8 +245,8 @@ WORKLOADS: tuple[Workload, ...] = (
         "W13",
         "nine topics beside one with a query",
         9,
-        200_000,
         400_000,
+        800_000,
         1000,
         Batched("lz4", *_TUNED),
         (Bar(BESIDE, Bound.AT_LEAST, 0.95, absolute=True),),

@@ -191,8 +191,10 @@ class SourceJob:
                 self._spark.queries.check(settings.copy.query)
             slots, width = self._spark.slots, self._spark.width
             slots.enter(self, width)
-            plans = _plans(self._name, settings, tasks, clusters, slots.share(width))
-            self._spark_tasks = len(plans)
+            is_roomy = self._spark.is_roomy
+            plans = _plans(self._name, settings, tasks, clusters, slots.share(width), is_roomy)
+            # Those that give way take nothing of anybody's share where there is room for them.
+            self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
             with self._lock:
                 if self._changed.is_set():
                     return
@@ -334,10 +336,11 @@ def _plans(
     tasks: Mapping[int, Mapping[str, str]],
     clusters: tuple[Cluster, Cluster],
     width: int,
+    is_roomy: bool,
 ) -> list[TaskPlan]:
     """One plan for each Spark task; positions are read here, once for all."""
     source, target = clusters
-    packed = pack(_partitions(settings, tasks, source, target), width)
+    packed = pack(_partitions(settings, tasks, source, target), width, is_roomy=is_roomy)
     is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
     home = target if is_at_target else Cluster(settings.store_cluster)
     try:

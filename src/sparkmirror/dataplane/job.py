@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from py4j.protocol import Py4JError
-from pyspark import InheritableThread, SparkConf, SparkContext
+from pyspark import RDD, InheritableThread, SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from sparkmirror.errors import SparkError
@@ -35,6 +35,7 @@ from .copy import LedgerRow
 from .gateway import Gateway, Pulse, killed_after
 from .leash import Leash
 from .plan import TaskPlan
+from .query.priority import GIVING_WAY
 from .slots import Slots
 from .worker import run_plans
 
@@ -52,6 +53,8 @@ _CONTEXT_S = 60.0
 _END_S = 2.0
 _PLENTY = 512
 _LEAST_SLOTS = 2
+_environment = threading.Lock()
+"""Held while the environment of Python workers is another."""
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
 # A driver that only schedules: small heap, one-thread collector, no second compiler. Its threads go as deep as a query is nested;
 # what they do not use of their stacks is not there.
@@ -226,6 +229,11 @@ class SparkSession:
         return max(1, self._slots_there - left)
 
     @property
+    def is_roomy(self) -> bool:
+        """Whether there are more slots than copy tasks that are worth running."""
+        return self._local_width is not None
+
+    @property
     def _query_width(self) -> int:
         """How many tasks a job of a query has. On a cluster slots are kept free for it: copy tasks never give theirs back."""
         if self._local_width is not None:
@@ -384,8 +392,12 @@ class CopyJob:
         context = self._context
         try:
             context.setJobGroup(self._id, f"sparkmirror {self._name}", interruptOnCancel=True)
-            rows = context.parallelize(self._plans, len(self._plans)).mapPartitions(run_plans)
-            self.ledger = list(rows.collect())
+            kinds = [
+                [plan for plan in self._plans if not plan.gives_way],
+                [plan for plan in self._plans if plan.gives_way],
+            ]
+            rows = [self._rows(plans) for plans in kinds if plans]
+            self.ledger = list(context.union(rows).collect())
         except _GONE as error:
             if not self.cancelled:
                 self.error = SparkError(
@@ -394,6 +406,18 @@ class CopyJob:
         finally:
             self._leash.let_go(self._id)
             self.finished.set()
+
+    def _rows(self, plans: Sequence[TaskPlan]) -> RDD[LedgerRow]:
+        """The ledgers of plans of one kind. Those that give way have Python workers of their own: one that did so once cannot
+        come back, and would be given to others."""
+        context = self._context
+        rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
+        with _environment:
+            context.environment |= GIVING_WAY if plans[0].gives_way else {}
+            rows._jrdd  # noqa: B018 - the environment of its workers is settled with that
+            for name in GIVING_WAY:
+                context.environment.pop(name, None)
+        return rows
 
     def let_go(self) -> None:
         """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""

@@ -20,10 +20,12 @@ import pyspark.worker  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
 import sparkmirror.dataplane.worker  # noqa: E402, F401
+from sparkmirror.dataplane.query.priority import give_way_if_told  # noqa: E402
 from sparkmirror.processes import leave_no_core  # noqa: E402
 
 if __name__ == "__main__":
     leave_no_core()
+    give_way_if_told()
     # Workers look for garbage after every task: what was imported is none.
     gc.collect()
     gc.freeze()

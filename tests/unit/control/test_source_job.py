@@ -45,6 +45,7 @@ class Spark:
     """A session that cannot be started, as long as `error` says why."""
 
     width = 1
+    is_roomy = True
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error

@@ -25,8 +25,8 @@ from .analysis import Analysed
 from .columns import MOST_DESKS
 from .frames import Call, Door, Kind, Message, said
 from .links import Link, Waiting
-from .planning import Planner
-from .priority import TaskThreads
+from .planning import GONE, Plan, Planner
+from .priority import QueryThreads
 from .running import RunningQuery
 from .terms import QuerySettings, QueryTerms
 
@@ -37,6 +37,7 @@ _HELLO_S = 10.0
 _KEPT_S = 60.0
 """How long a query is kept that no copy task knows any more."""
 _MOST_CHECKED = 256
+_MOST_KEPT = 16
 
 
 class QueryEngine:
@@ -56,7 +57,7 @@ class QueryEngine:
     ) -> None:
         self.context = context
         self._planner = Planner(context, width)
-        self.task_threads = TaskThreads(jvm)
+        self.threads = QueryThreads(jvm)
         self._listener = socket.create_server((host if is_local else _ANY_ADDRESS, 0))
         self.door = Door(host, self._listener.getsockname()[1], secrets.token_hex(16))
         self._changed = threading.Condition()
@@ -64,6 +65,8 @@ class QueryEngine:
         self._queries: dict[tuple[str, str], RunningQuery] = {}
         self._preparing = threading.Lock()
         self._checked: set[str] = set()
+        self._plans: dict[tuple[str, int], Plan] = {}
+        """Of queries that were looked at, and not run so far."""
         self._numbers = itertools.count(1)
         self._desks = itertools.cycle(range(1, MOST_DESKS + 1))
         self.is_closed = False
@@ -71,6 +74,13 @@ class QueryEngine:
 
     def next_number(self) -> int:
         return next(self._numbers)
+
+    def give_way(self) -> None:
+        """Let what the JVM does for this thread come last."""
+        with contextlib.suppress(*GONE):
+            jvm: Any = self.context._jvm
+            self.threads.give_way_as(str(jvm.java.lang.Thread.currentThread().getName()))
+        self.threads.give_way()
 
     def close(self) -> None:
         with self._changed:
@@ -151,7 +161,8 @@ class QueryEngine:
         with self._preparing:
             known = self._queries.get((flow, terms.text))
             if known is None:
-                known = RunningQuery(self, flow, self._planner.plan(terms, fields["memory"]))
+                self.give_way()
+                known = RunningQuery(self, flow, self._plan(terms, fields["memory"]))
                 self._queries[flow, terms.text] = known
                 known.start()
                 log.info(
@@ -182,14 +193,30 @@ class QueryEngine:
         """QueryRefused if the query of a flow cannot be run; SparkError if Spark is gone."""
         key = settings.terms.text
         if key not in self._checked:
-            self.analyse(settings.terms, settings.limits.memory)
+            self.analyse(settings.terms, settings.limits.memory, keep=True)
             if len(self._checked) >= _MOST_CHECKED:
                 self._checked.clear()
             self._checked.add(key)
 
-    def analyse(self, terms: QueryTerms, memory: int) -> Analysed:
-        """Look at a query; QueryRefused with the reason if it cannot be run, SparkError if Spark is gone."""
-        return self._planner.plan(terms, memory)()
+    def analyse(self, terms: QueryTerms, memory: int, *, keep: bool = False) -> Analysed:
+        """Look at a query; QueryRefused with the reason if it cannot be run, SparkError if Spark is gone.
+
+        `keep`: it is going to be run.
+        """
+        self.give_way()
+        plan = self._planner.plan(terms, memory)
+        found = plan()
+        if keep:
+            with self._changed:
+                while len(self._plans) >= _MOST_KEPT:
+                    self._plans.pop(next(iter(self._plans)))
+                self._plans[terms.text, memory] = plan
+        return found
+
+    def _plan(self, terms: QueryTerms, memory: int) -> Plan:
+        with self._changed:
+            kept = self._plans.pop((terms.text, memory), None)
+        return kept or self._planner.plan(terms, memory)
 
     def pause(self, query: int, seconds: float) -> None:
         """Let records gather for a while, unless there are more already than one job takes."""

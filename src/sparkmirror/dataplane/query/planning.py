@@ -21,6 +21,7 @@ from .analysis import TOO_DEEP, Analysed, analyse, is_too_deep, said_by_spark
 from .columns import Feed
 from .functions import load
 from .guards import guarded, is_guardable
+from .priority import GIVING_WAY
 from .terms import QueryTerms
 
 _SETTINGS = {
@@ -47,19 +48,23 @@ class Planner:
         self._session: SparkSession | None = None
 
     def plan(self, terms: QueryTerms, memory: int) -> Plan:
-        """Who looks at a query, as often as it is asked."""
+        """Who looks at a query: once, or as often as it is asked if it varies."""
         with _asking_spark():
             session = self._new_session()
             functions = [load(name, memory) for name in terms.functions]
             for function in functions:
-                session.udf.register(function._name, function._wrapped())
-            guards = {f._name: guarded(f) for f in functions if is_guardable(f)}
+                _give_way(session.udf.register(function._name, function._wrapped()))
+            guards = {f._name: _give_way(guarded(f)) for f in functions if is_guardable(f)}
             width = self._width
 
         def records(feed: Feed) -> DataFrame:
             return mapped(session.range(0, width, 1, width), steps.take, feed.schema)
 
+        known: list[Analysed] = []
+
         def plan() -> Analysed:
+            if known:
+                return known[0]
             with _asking_spark():
                 found = analyse(session, terms.sql, records, guards)
             if found.varies and not terms.may_vary:
@@ -69,6 +74,8 @@ class Planner:
                     "Use what the record holds (its timestamp for the time, sha2 of its content for an id), or set "
                     "transform.nondeterministic=allow: then records may come twice.",
                 )
+            if not found.varies:
+                known.append(found)
             return found
 
         return plan
@@ -109,9 +116,17 @@ def _asking_spark() -> Iterator[None]:
 
 def mapped(frame: DataFrame, step: Callable[..., Any], schema: str) -> DataFrame:
     """`DataFrame.mapInArrow`, which would ask for pandas though nothing needs it."""
-    function = UserDefinedFunction(step, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    function = _give_way(
+        UserDefinedFunction(step, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    )
     column = function(*[frame[name] for name in frame.columns])
     return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+
+
+def _give_way(function: Any) -> Any:
+    """Have it run in Python workers that give way."""
+    function._judf.func().envVars().putAll(GIVING_WAY)
+    return function
 
 
 def given(frame: DataFrame) -> DataFrame:

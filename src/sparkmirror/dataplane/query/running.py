@@ -26,7 +26,7 @@ from .columns import Feed, Prepared
 from .frames import Kind, said
 from .links import Link
 from .planning import GONE, Plan, given
-from .priority import TaskThreads
+from .priority import QueryThreads
 
 log = logging.getLogger(__name__)
 _FIRST_PORTION, _LEAST_PORTION, _MOST_PORTION = 1 << 20, 64 << 10, 16 << 20
@@ -41,11 +41,13 @@ _CAREFUL_JOBS = 20
 class Engine(Protocol):
     """What runs all queries, as one of them sees it."""
 
-    task_threads: TaskThreads
+    threads: QueryThreads
     context: SparkContext
     is_closed: bool
 
     def next_number(self) -> int: ...
+
+    def give_way(self) -> None: ...
 
     def pause(self, query: int, seconds: float) -> None: ...
 
@@ -83,6 +85,7 @@ class RunningQuery:
         InheritableThread(target=self._run, name=f"query {self._flow}", daemon=True).start()
 
     def _run(self) -> None:
+        self._engine.give_way()
         began, was_alone = 0.0, False
         while not self._engine.is_closed:
             if not was_alone:
@@ -97,7 +100,7 @@ class RunningQuery:
             was_alone = is_alone
 
     def _work(self, links: list[Link], *, is_alone: bool) -> None:
-        self._engine.task_threads.give_way()
+        self._engine.threads.give_way()
         job = self._engine.next_number()
         is_careful = not is_alone and self._careful_jobs > 0
         order = {

@@ -19,7 +19,6 @@ from . import memory
 from .columns import DROPPED, NUMBER, RAISED, STATE, Feed, desk_of
 from .feeding import schema_of
 from .frames import Call, Door, Kind, Message, headed, said
-from .priority import give_way
 
 ORDER = "sparkmirror.query.token"
 """The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
@@ -67,7 +66,6 @@ class Order:
 def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first step: slices from all copy tasks, up to a limit. Its rows say nothing, but that there is a task."""
     memory.lift()
-    give_way()
     for _ in batches:
         pass
     context = TaskContext.get()
@@ -93,7 +91,6 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     Gives one row: how many records there were, and on how many of them the query raised (which only a careful plan tells).
     """
     memory.lift()
-    give_way()
     order: Order | None = None
     told: set[Door] = set()
     count = bad = 0
