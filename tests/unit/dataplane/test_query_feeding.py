@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparkmirror.dataplane.query.columns import NUMBER, Feed, Prepared, left, place, unfit
-from sparkmirror.dataplane.query.feeding import Feeder, schema_of
+from sparkmirror.dataplane.query.feeding import Feeder, schema_of, weight
+from sparkmirror.dataplane.query.frames import Kind, weighed, weight_of
 from sparkmirror.transforms.record import ConnectRecord
 
 NEEDS = frozenset({"topic", "key", "value"})
@@ -74,3 +75,16 @@ def test_of_what_is_edited_behind_spark_it_is_given_what_is_no_text() -> None:
     assert fed(feeder, mixed, feed)[unfit("value")] == [None, *others, None]
     assert feed.schema == "`__record` bigint, `__value~` binary"
     assert Feed.read(json.loads(json.dumps(feed.plain))) == feed
+
+
+def test_records_weigh_what_they_are_whatever_spark_is_given() -> None:
+    found = rows((b"k" * 100, b"v" * 10_000), (None, None), (None, b"v" * 5000))
+    assert 15_100 < weight(found) < 15_500
+    feed = Feed(frozenset(), {"value": ("$.a",)})
+    feeder = Feeder(Prepared(1, NEEDS, frozenset(), feed))
+    documents = rows(*((None, b'{"a":1,"b":"%s"}' % (b"x" * 900)) for _ in range(100)))
+    arrow = feeder.arrow(documents, 7, is_careful=False)
+    payload = memoryview(b"".join(weighed(Kind.SLICE, weight(documents), arrow)))[5:]
+    weighs, batch = weight_of(payload)
+    assert weighs > 90_000 > 10 * len(batch)
+    assert bytes(batch) == bytes(arrow)

@@ -23,8 +23,8 @@ from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import Prepared, first_number, slice_of
-from .feeding import Feeder
-from .frames import Door, Kind, Line, Message, frame, headed, said
+from .feeding import Feeder, weight
+from .frames import Door, Kind, Line, Message, frame, said, weighed
 from .parts import Slice, Taker
 from .queue import SliceQueue
 from .terms import QueryLimits, QueryTerms
@@ -264,8 +264,9 @@ class Desk:
             return (frame(Kind.NOTHING),)
         self._slices += 1
         feeder = self._feeders[fields["query"]]
-        arrow = feeder.arrow(part.rows, number, is_careful=fields["careful"])
-        return headed(Kind.SLICE, arrow)
+        rows = part.rows
+        arrow = feeder.arrow(rows, number, is_careful=fields["careful"])
+        return weighed(Kind.SLICE, weight(rows), arrow)
 
     def _take_in(self, job: int, schema: pa.Schema, message: Message) -> None:
         query = next((q for q in self._queries.values() if q.job == job), None)

@@ -28,6 +28,7 @@ _ARROW = {
     "value": pa.binary(),
     "headers": pa.list_(_HEADER),
 }
+_LEAST_BYTES = 32
 _MS = 1000
 _MOST_MS = ((1 << 63) - 1) // _MS
 
@@ -51,6 +52,14 @@ class Feeder:
             columns.append(_unfit(column(rows, name)))
         batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(feed))
         return memoryview(batch.serialize())
+
+
+def weight(rows: Sequence[ConnectRecord]) -> int:
+    """How many bytes records are, whatever Spark is given of them: so much of them is held until a job is done."""
+    return sum(
+        _LEAST_BYTES * len(rows) + sum(map(len, filter(None, column(rows, name))))
+        for name in ("key", "value")
+    )
 
 
 def schema_of(feed: Feed) -> pa.Schema:

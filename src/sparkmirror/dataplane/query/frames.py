@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sparkmirror.errors import SparkError
 
 _HEAD = struct.Struct(">IB")
+_WEIGHT = struct.Struct(">Q")
 _MOST_BYTES = 1 << 30
 _READ_BYTES = 1 << 20
 _CONNECT_S = 10.0
@@ -39,6 +40,7 @@ class Kind(enum.IntEnum):
     TAKE = 8
     """The first step to a copy task: the next slice, please."""
     SLICE = 9
+    """A copy task to the first step: how much its records are, and what the query is given of them."""
     NOTHING = 10
     RESULT = 11
     """The last step to a copy task: what came out."""
@@ -75,6 +77,16 @@ def frame(kind: Kind, payload: bytes | memoryview = b"") -> bytes:
 def headed(kind: Kind, payload: memoryview) -> tuple[bytes, memoryview]:
     """A frame in two parts, so that a large payload need not be copied."""
     return _HEAD.pack(len(payload), kind), payload
+
+
+def weighed(kind: Kind, weight: int, payload: memoryview) -> tuple[bytes, memoryview]:
+    """The same, for what stands for more than it is."""
+    return _HEAD.pack(_WEIGHT.size + len(payload), kind) + _WEIGHT.pack(weight), payload
+
+
+def weight_of(payload: memoryview) -> tuple[int, memoryview]:
+    """The weight, and what has it."""
+    return _WEIGHT.unpack_from(payload)[0], payload[_WEIGHT.size :]
 
 
 def said(kind: Kind, **fields: object) -> bytes:

@@ -18,7 +18,7 @@ from sparkmirror.errors import SparkError
 from . import memory
 from .columns import DROPPED, NUMBER, RAISED, STATE, Feed, desk_of
 from .feeding import schema_of
-from .frames import Call, Door, Kind, Message, headed, said
+from .frames import Call, Door, Kind, Message, headed, said, weight_of
 
 ORDER = "sparkmirror.query.token"
 """The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
@@ -81,8 +81,9 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             message = _answer(door, request)
             if message.kind is not Kind.SLICE:
                 break
-            left -= len(message.payload)
-            yield pa.ipc.read_record_batch(pa.py_buffer(message.payload), schema)
+            weight, batch = weight_of(message.payload)
+            left -= weight
+            yield pa.ipc.read_record_batch(pa.py_buffer(batch), schema)
 
 
 def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
