@@ -41,7 +41,7 @@ def test_only_queries_give_way(
         flow_topics=f"{topic},{plain}",
         flow_transform_sql="SELECT upper(CAST(value AS STRING)) AS value FROM records",
         flow_transform_topics=topic,
-        flow_mirror_epoch_ms="3000",
+        mirror_epoch_ms="3000",
         emit_heartbeats_enabled="false",
     )
     usual = psutil.Process().nice()
