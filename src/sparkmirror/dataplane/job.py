@@ -414,9 +414,11 @@ class CopyJob:
         rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
         with _environment:
             context.environment |= GIVING_WAY if plans[0].gives_way else {}
-            rows._jrdd  # noqa: B018 - the environment of its workers is settled with that
-            for name in GIVING_WAY:
-                context.environment.pop(name, None)
+            try:
+                rows._jrdd  # noqa: B018 - the environment of its workers is settled with that
+            finally:
+                for name in GIVING_WAY:
+                    context.environment.pop(name, None)
         return rows
 
     def let_go(self) -> None:
