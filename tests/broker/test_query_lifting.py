@@ -133,7 +133,7 @@ def test_what_is_read_is_what_spark_says(spark: SparkSession, tmp_path: Path) ->
         reader, sizes, answers = FieldReader([path]), list[int](), 0
         for document, answer in zip(documents, said, strict=True):
             reader._passing = 0
-            (unread,), ((read_here,),) = reader.read([document])
+            unread, ((read_here,),) = reader.read([document])
             if unread is None:
                 found = None if read_here is None else read_here.encode()
                 assert (path, document, found) == (path, document, as_bytes(answer[index]))

@@ -162,7 +162,8 @@ class CopyTask:
         for sender in self._senders:
             sender.pump()
         self._fetcher.pump()
-        self._poller.wait(_TICK_S)
+        is_busy = self._queries is not None and self._queries.is_busy
+        self._poller.wait(0 if is_busy else _TICK_S)
         self._reporter.turn()
         now = time.monotonic()
         if self._queries is not None:

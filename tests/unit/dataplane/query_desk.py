@@ -129,7 +129,7 @@ def _passed(
     query: Query, prepared: Prepared, piece: Slice, start: int, rows: Sequence[ConnectRecord]
 ) -> bool:
     try:
-        arrow = Feeder(prepared).arrow(rows, first_number(3, 5), is_careful=False)
+        arrow = Feeder(prepared).fed(rows).arrow(first_number(3, 5))
         result = _result(query, arrow)
     except ValueError as error:
         if len(rows) == 1:

@@ -22,7 +22,7 @@ def rows(*contents: tuple[bytes | None, bytes | None]) -> list[ConnectRecord]:
 def fed(
     feeder: Feeder, found: list[ConnectRecord], feed: Feed, *, is_careful: bool = False
 ) -> dict[str, list[Any]]:
-    arrow = feeder.arrow(found, 7, is_careful=is_careful)
+    arrow = feeder.fed(found, is_careful=is_careful).arrow(7)
     batch = pa.ipc.read_record_batch(pa.py_buffer(arrow), schema_of(feed))
     batch.validate(full=True)
     given: dict[str, list[Any]] = batch.to_pydict()
@@ -83,7 +83,7 @@ def test_records_weigh_what_they_are_whatever_spark_is_given() -> None:
     feed = Feed(frozenset(), {"value": ("$.a",)})
     feeder = Feeder(Prepared(1, NEEDS, frozenset(), feed))
     documents = rows(*((None, b'{"a":1,"b":"%s"}' % (b"x" * 900)) for _ in range(100)))
-    arrow = feeder.arrow(documents, 7, is_careful=False)
+    arrow = feeder.fed(documents).arrow(7)
     payload = memoryview(b"".join(weighed(Kind.SLICE, weight(documents), arrow)))[5:]
     weighs, batch = weight_of(payload)
     assert weighs > 90_000 > 10 * len(batch)

@@ -13,9 +13,9 @@ UNSURE = object()
 
 def field(document: bytes, path: str = "$.a") -> object:
     """What is read of one document."""
-    (unread,), (row,) = FieldReader([path]).read([document])
-    assert unread in (None, document)
-    return row[0] if unread is None else UNSURE
+    unread, ((text,),) = FieldReader([path]).read([document])
+    assert unread in (None, [document])
+    return text if unread is None else UNSURE
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,9 @@ def test_fields_of_fields(document: bytes, found: object) -> None:
 
 def test_a_document_is_left_to_spark_whole() -> None:
     documents = [b'{"a":"x","b":1.5}', None, b'{"a":"y"}', b'{"a":"z","b":2}']
-    unread, rows = FieldReader(["$.a", "$.b"]).read(documents)
+    unread, columns = FieldReader(["$.a", "$.b"]).read(documents)
     assert unread == [documents[0], None, None, None]
-    assert rows[1:] == [[None, None], ["y", None], ["z", "2"]]
-    assert rows[0] == [None, None]
+    assert columns == [[None, None, "y", "z"], [None, None, None, "2"]]
 
 
 def test_where_most_are_left_to_spark_the_others_are_not_looked_at_for_a_while() -> None:
@@ -117,4 +116,4 @@ def test_where_most_are_left_to_spark_the_others_are_not_looked_at_for_a_while()
         batches += 1
         assert batches < 100
     assert batches > 10
-    assert reader.read([text]) == ([None], [["x"]])
+    assert reader.read([text]) == (None, [["x"]])

@@ -34,7 +34,7 @@ FIRST = first_number(7, 9)
 
 def batch_of(found: list[ConnectRecord], needs: frozenset[str] = ALL) -> pa.RecordBatch:
     feed = Feed(needs)
-    arrow = Feeder(Prepared(1, needs, needs, feed)).arrow(found, FIRST, is_careful=False)
+    arrow = Feeder(Prepared(1, needs, needs, feed)).fed(found).arrow(FIRST)
     batch = pa.ipc.read_record_batch(pa.py_buffer(arrow), schema_of(feed))
     batch.validate(full=True)
     return batch

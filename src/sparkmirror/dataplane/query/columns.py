@@ -126,6 +126,8 @@ class Prepared:
     """What it is given of a record; made of what it needs."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
     """Of `gives`, those that are made behind Spark."""
+    is_steady: bool = False
+    """Whether it surely says the same of what is the same, whenever it is asked."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -135,6 +137,7 @@ class Prepared:
             "gives": sorted(self.gives),
             "feed": self.feed.plain,
             "edits": self.edits,
+            "steady": self.is_steady,
         }
 
     @classmethod
@@ -144,4 +147,5 @@ class Prepared:
             for name, (column, replacements) in fields["edits"].items()
         }
         needs, gives = frozenset(fields["needs"]), frozenset(fields["gives"])
-        return cls(fields["query"], needs, gives, Feed.read(fields["feed"]), edits)
+        feed = Feed.read(fields["feed"])
+        return cls(fields["query"], needs, gives, feed, edits, is_steady=fields["steady"])

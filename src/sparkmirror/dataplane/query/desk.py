@@ -22,8 +22,7 @@ from sparkmirror.dataplane.poller import Poller
 from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
-from .columns import Prepared, first_number, slice_of
-from .feeding import Feeder, weight
+from .columns import Prepared, first_number
 from .frames import Door, Kind, Line, Message, frame, said, weighed
 from .parts import Slice, Taker
 from .queue import SliceQueue
@@ -38,8 +37,8 @@ _ANSWER_S = 600.0
 class Desk:
     """One for a copy task.
 
-    Invariants: there is a queue and a feeder for every query that the driver has prepared for us; the driver is told of records
-    once, until the next job. Nothing is served to who has not said the password.
+    Invariants: there is a queue for every query that the driver has prepared for us; the driver is told of records once, until
+    the next job. Nothing is served to who has not said the password.
     """
 
     def __init__(self, hub: Door, flow: str, limits: QueryLimits) -> None:
@@ -52,7 +51,6 @@ class Desk:
         self._slices = 0
         self._known: dict[str, Prepared] = {}
         self._queries: dict[int, SliceQueue] = {}
-        self._feeders: dict[int, Feeder] = {}
         self._lines: set[Line] = set()
         self._schemas: dict[Line, tuple[int, pa.Schema]] = {}
         self._prepared: Prepared | QueryRefused | SparkError | None = None
@@ -82,7 +80,6 @@ class Desk:
         assert isinstance(found, Prepared)  # noqa: S101 - there is no third
         self._known[terms.text] = found
         self._queries[found.number] = SliceQueue(found)
-        self._feeders[found.number] = Feeder(found)
         return found
 
     def _connect(self) -> None:
@@ -136,7 +133,8 @@ class Desk:
         while (found := condition()) is None:
             if self._line is None or not self._line.is_open or time.monotonic() > deadline:
                 raise SparkError(f"The driver did not {what}.")
-            self._poller.wait(0.2)
+            self._poller.wait(0 if self.is_busy else 0.2)
+            self._answer()
         return found
 
     # -- life -----------------------------------------------------------------------------------
@@ -147,8 +145,21 @@ class Desk:
         return self._line is None or self._line.is_open
 
     def turn(self) -> None:
-        """Deal with what has come in."""
+        """Deal with what has come in, and with some of what is known."""
         self._poller.wait(0)
+        self._answer()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the next turn has something to do, whatever comes in."""
+        return any(query.may_answer for query in self._queries.values())
+
+    def _answer(self) -> None:
+        """One slice of each query that may be known."""
+        for query in self._queries.values():
+            if query.may_answer:
+                query.answer()
+                self._call_for(query)
 
     def fileno(self) -> int:
         return self._poller.fileno()
@@ -258,15 +269,12 @@ class Desk:
             query.begin(job, is_hunting=fields["alone"])
         if job < query.job or not query.is_latest(task, fields["attempt"]):
             return (frame(Kind.NOTHING),)
-        number = first_number(self._number, self._slices + 1)
-        part = query.pick(slice_of(number), task)
-        if part is None:
+        first = first_number(self._number, self._slices + 1)
+        picked = query.pick(first, task, is_careful=fields["careful"])
+        if picked is None:
             return (frame(Kind.NOTHING),)
         self._slices += 1
-        feeder = self._feeders[fields["query"]]
-        rows = part.rows
-        arrow = feeder.arrow(rows, number, is_careful=fields["careful"])
-        return weighed(Kind.SLICE, weight(rows), arrow)
+        return weighed(Kind.SLICE, *picked)
 
     def _take_in(self, job: int, schema: pa.Schema, message: Message) -> None:
         query = next((q for q in self._queries.values() if q.job == job), None)

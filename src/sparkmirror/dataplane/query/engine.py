@@ -162,7 +162,8 @@ class QueryEngine:
             known = self._queries.get((flow, terms.text))
             if known is None:
                 self.give_way()
-                known = RunningQuery(self, flow, self._plan(terms, fields["memory"]))
+                plan = self._plan(terms, fields["memory"])
+                known = RunningQuery(self, flow, plan, has_functions=bool(terms.functions))
                 self._queries[flow, terms.text] = known
                 known.start()
                 log.info(

@@ -33,6 +33,42 @@ _MS = 1000
 _MOST_MS = ((1 << 63) - 1) // _MS
 
 
+class Fed:
+    """What a query is given of some rows: each column beside the number, None for one in which there is nothing."""
+
+    __slots__ = ("_columns", "_count", "_feed")
+
+    def __init__(self, feed: Feed, columns: Sequence[Sequence[Any] | None], count: int) -> None:
+        self._feed, self._columns, self._count = feed, columns, count
+
+    def arrow(self, first: int) -> memoryview:
+        """With the rows numbered from `first` on."""
+        schema = schema_of(self._feed)
+        numbers = _whole(range(first, first + self._count), pa.int64())
+        columns = [
+            pa.nulls(self._count, kind.type) if values is None else _column(kind, values)
+            for kind, values in zip(list(schema)[1:], self._columns, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays([numbers, *columns], schema=schema)
+        return memoryview(batch.serialize())
+
+    @property
+    def keys(self) -> Sequence[Any]:
+        """Of each row all that it is given, as one; None if it is given a whole document or text."""
+        whole = {left(name) for name in self._feed.fields} | set(map(unfit, self._feed.edited))
+        named = list(zip(schema_of(self._feed).names[1:], self._columns, strict=True))
+        nothing: Sequence[None] = [None] * self._count
+        said = [values or nothing for name, values in named if name not in whole]
+        keys: Sequence[Any] = list(zip(*said, strict=True)) if said else [()] * self._count
+        for name, values in named:
+            if name in whole and values is not None:
+                keys = [
+                    None if value is not None else key
+                    for key, value in zip(keys, values, strict=True)
+                ]
+        return keys
+
+
 class Feeder:
     """Feeds one query."""
 
@@ -41,17 +77,17 @@ class Feeder:
         # Each column has a reader of its own, since what one of them cannot read others may.
         self._readers = {name: FieldReader(paths) for name, paths in self._feed.fields.items()}
 
-    def arrow(self, rows: Sequence[ConnectRecord], first: int, *, is_careful: bool) -> memoryview:
-        """What the query is given of the rows, numbered from `first` on. The careful plan gets what it needs as it is."""
+    def fed(self, rows: Sequence[ConnectRecord], *, is_careful: bool = False) -> Fed:
+        """What the query is given of these rows. The careful plan gets what it needs as it is."""
         feed = self._whole if is_careful else self._feed
-        columns = [_whole(range(first, first + len(rows)), pa.int64())]
-        columns += [_column(name, column(rows, name)) for name in TYPES if name in feed.columns]
+        columns: list[Sequence[Any] | None] = [
+            column(rows, name) for name in TYPES if name in feed.columns
+        ]
         for name in feed.fields:
-            columns += self._readers[name].columns(column(rows, name))
-        for name in sorted(feed.edited):
-            columns.append(_unfit(column(rows, name)))
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(feed))
-        return memoryview(batch.serialize())
+            unread, texts = self._readers[name].read(column(rows, name))
+            columns += [unread, *texts]
+        columns += [_unfit(column(rows, name)) for name in sorted(feed.edited)]
+        return Fed(feed, columns, len(rows))
 
 
 def weight(rows: Sequence[ConnectRecord]) -> int:
@@ -77,23 +113,24 @@ def _whole(numbers: Any, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, buffer])
 
 
-def _column(name: str, values: Sequence[Any]) -> pa.Array:
-    match name:
+def _column(kind: pa.Field, values: Sequence[Any]) -> pa.Array:
+    match kind.name:
         case "offset":
-            return _whole(values, _ARROW[name])
+            return _whole(values, kind.type)
         case "timestamp":
             # A time beyond what Spark can hold is the last that it can; the record keeps its own.
             times = [max(-_MOST_MS, min(time, _MOST_MS)) * _MS for time in values]
-            return _whole(times, _ARROW[name])
+            return _whole(times, kind.type)
         case "headers":
             headers = [[{"key": k, "value": v} for k, v in row] for row in values]
-            return pa.array(headers, _ARROW[name])
+            return pa.array(headers, kind.type)
         case _:
-            return pa.array(values, _ARROW[name])
+            return pa.array(values, kind.type)
 
 
-def _unfit(values: Sequence[bytes | None]) -> pa.Array:
+def _unfit(values: Sequence[bytes | None]) -> Sequence[bytes | None] | None:
+    """The texts that are none; None if all are."""
     if all(map(bytes.isascii, filter(None, values))):  # nearly always, and told fast
-        return pa.nulls(len(values), pa.binary())
-    fit = [None if value is None or is_text(value) else value for value in values]
-    return pa.array(fit, pa.binary())
+        return None
+    unfit_ones = [None if value is None or is_text(value) else value for value in values]
+    return unfit_ones if any(value is not None for value in unfit_ones) else None

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any
 
-import pyarrow as pa
 import simdjson
 
 _SHORT = 1000
@@ -25,7 +23,7 @@ _DIGITS = bytes(ord("0") if byte in b"0123456789+-.eE" else ord(" ") for byte in
 _LOOK_AGAIN = 32
 """Batches that go by after one of which most documents had to be left to Spark."""
 
-Row = list[str | None]
+Texts = list[str | None]
 
 
 class _LeftToSparkError(Exception):
@@ -43,49 +41,42 @@ class FieldReader:
         self._parse = simdjson.Parser().parse
         self._passing = 0
 
-    def columns(self, documents: Sequence[bytes | None]) -> list[pa.Array]:
-        """The documents that are left to Spark, null for the others; and for each path the texts of those."""
-        unread, rows = self.read(documents)
-        fields = zip(*rows, strict=True) if rows else repeat((), len(self._paths))
-        return [pa.array(unread, pa.binary()), *(pa.array(each, pa.string()) for each in fields)]
-
-    def read(self, documents: Sequence[bytes | None]) -> tuple[Sequence[bytes | None], list[Row]]:
-        """Which of the documents are left to Spark, and the fields of each."""
-        nothing: Row = [None] * len(self._paths)
+    def read(
+        self, documents: Sequence[bytes | None]
+    ) -> tuple[Sequence[bytes | None] | None, list[Texts]]:
+        """The documents that are left to Spark, null for the others (None: there are none); by path the texts of the rest."""
+        count = len(documents)
+        columns: list[Texts] = [[None] * count for _ in self._paths]
         if self._passing:
             self._passing -= 1
-            return documents, [nothing] * len(documents)
-        unread: list[bytes | None] = []
-        rows: list[Row] = []
-        left = 0
-        for document in documents:
-            row = nothing
+            return documents, columns
+        read, wanted = self._read, list(zip(self._paths, columns, strict=True))
+        unread: dict[int, bytes] = {}
+        for place, document in enumerate(documents):
             if document is not None:
                 try:
-                    row = self._row(document)
-                    document = None
+                    read(document, place, wanted)
                 except (_LeftToSparkError, ValueError, RuntimeError, TypeError):
-                    left += 1
-            unread.append(document)
-            rows.append(row)
-        if 2 * left > len(documents):
+                    unread[place] = document
+        for place in unread:
+            for texts in columns:
+                texts[place] = None
+        if 2 * len(unread) > count:
             self._passing = _LOOK_AGAIN
-        return unread, rows
+        return [unread.get(place) for place in range(count)] if unread else None, columns
 
-    def _row(self, document: bytes) -> Row:
-        if document[:1] != b"{" or not (len(document) <= _SHORT or _is_within_limits(document)):
+    def _read(self, document: bytes, place: int, wanted: list[tuple[list[str], Texts]]) -> None:
+        if document[:1] != b"{" or (len(document) > _SHORT and not _is_within_limits(document)):
             raise _LeftToSparkError
         root: Any = self._parse(document)
-        row: Row = []
-        for path in self._paths:
+        for path, texts in wanted:
             found = root
             try:
                 for name in path:
                     found = found[name]
             except (KeyError, TypeError):
                 found = None
-            row.append(found if found.__class__ is str else _text(root, path, document))
-        return row
+            texts[place] = found if found.__class__ is str else _text(root, path, document)
 
 
 def _text(root: Any, path: list[str], document: bytes) -> str | None:

@@ -102,10 +102,8 @@ class Part(NamedTuple):
         return Part(self.piece, self.places[:middle]), Part(self.piece, self.places[middle:])
 
 
-def parts_of(piece: Slice) -> list[Part]:
-    """A slice in parts whose rows can be numbered: one, but for the largest of batches."""
-    count = len(piece.rows)
+def parts_of(piece: Slice, places: Sequence[int]) -> list[Part]:
+    """Rows of a slice in parts whose rows can be numbered: one, but for the largest of batches."""
     return [
-        Part(piece, range(start, min(count, start + MOST_ROWS)))
-        for start in range(0, count, MOST_ROWS)
+        Part(piece, places[start : start + MOST_ROWS]) for start in range(0, len(places), MOST_ROWS)
     ]

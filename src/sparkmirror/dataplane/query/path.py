@@ -55,6 +55,11 @@ class QueryPath:
             self.dead_letters,
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to do, whatever comes in."""
+        return self.desk.is_busy
+
     def turn(self) -> None:
         """Once a turn of the loop. SparkError when the driver is gone: nothing comes of any query then."""
         self.desk.turn()

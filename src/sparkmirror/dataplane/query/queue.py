@@ -21,13 +21,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from sparkmirror.errors import QueryFailed
 
+from .answers import Answers, Keys
 from .columns import ERROR, NUMBER, RAISED, STATE, Prepared, slice_of
 from .edits import completed
+from .feeding import Feeder, weight
 from .parts import Part, Slice, Taker, chosen, parts_of
 from .slices import Given, from_arrow
 
@@ -35,6 +38,15 @@ log = logging.getLogger(__name__)
 _MOST_LOSSES = 10
 _MOST_CRASHES = 3
 """So often a Python worker may end in the midst before somebody is to blame."""
+
+
+class _Out(NamedTuple):
+    """A part that is with a job."""
+
+    task: int
+    part: Part
+    keys: Keys | None = None
+    """What the query is given of its rows, if its answers are to be learned."""
 
 
 @dataclass(slots=True)
@@ -60,7 +72,7 @@ class SliceQueue:
     """Of jobs for all, one after the other."""
     _losses: int = 0
     """Of any jobs, one after the other, without one that was done."""
-    _out: dict[int, tuple[int, Part]] = field(default_factory=dict)
+    _out: dict[int, _Out] = field(default_factory=dict)
     _attempts: dict[int, int] = field(default_factory=dict)
     """Which attempt of each task of the job takes."""
     _results: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
@@ -68,6 +80,11 @@ class SliceQueue:
     """Whether the job has found nothing more to take."""
     _is_left: bool = False
     """Whether it is done and did not; not known before."""
+    _feeder: Feeder = field(init=False)
+    _answers: Answers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._feeder, self._answers = Feeder(self.prepared), Answers(self.prepared)
 
     # -- who has records --------------------------------------------------------------------------
 
@@ -82,12 +99,34 @@ class SliceQueue:
     @property
     def there(self) -> tuple[bool, bool]:
         """Whether there are suspects, and whether there is anything else."""
-        return bool(self._suspects), bool(self._again or self._takers)
+        others = self._again or (self._takers and not self._answers.are_of_use)
+        return bool(self._suspects), bool(others)
 
     @property
     def is_left(self) -> bool:
         """Whether the last job could not take all that there was."""
         return self._is_left and self.there[1]
+
+    # -- without a job ----------------------------------------------------------------------------
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether somebody has records of which the query may have said already what becomes of them."""
+        return bool(self._takers) and self._answers.are_of_use
+
+    def answer(self) -> None:
+        """Answer the next slice by what the query has said already; what is left of it goes to a job."""
+        piece = self._next_slice()
+        if piece is None:
+            return
+        given, unknown = self._answers.of(self._feeder.fed(piece.rows).keys)
+        if unknown:
+            self._again.extend(parts_of(piece, unknown))
+        count = len(piece.rows)
+        if count > len(unknown):
+            given = completed(given, piece.rows, self.prepared.edits)
+            if piece.taken(range(count), count - len(unknown), given):
+                piece.taker.answered(piece)
 
     # -- to a job ---------------------------------------------------------------------------------
 
@@ -107,20 +146,28 @@ class SliceQueue:
             self._attempts[task] = attempt
         return attempt >= latest
 
-    def pick(self, number: int, task: int) -> Part | None:
-        """The next part for a task, which is known by this number from now on."""
+    def pick(self, first: int, task: int, *, is_careful: bool) -> tuple[int, memoryview] | None:
+        """The next rows for a task, numbered from `first` on: how much they are, and what the query is given of them."""
         part = self._next_part()
         if part is None:
             self._was_emptied = True
-        else:
-            self._out[number] = task, part
-        return part
+            return None
+        rows = part.rows
+        fed = self._feeder.fed(rows, is_careful=is_careful)
+        is_lesson = self._answers.may_be_kept and not is_careful
+        self._out[slice_of(first)] = _Out(task, part, fed.keys if is_lesson else None)
+        return weight(rows), fed.arrow(first)
 
     def _next_part(self) -> Part | None:
         if self._is_hunting:
             return None if self._out or not self._suspects else self._suspects.popleft()
-        if self._again:
-            return self._again.popleft()
+        if not self._again and not self._answers.are_of_use:
+            piece = self._next_slice()
+            if piece is not None:
+                self._again.extend(parts_of(piece, range(len(piece.rows))))
+        return self._again.popleft() if self._again else None
+
+    def _next_slice(self) -> Slice | None:
         while self._takers:
             taker = next(iter(self._takers))
             piece = taker.next_slice()
@@ -128,9 +175,7 @@ class SliceQueue:
             if taker.is_wanting:
                 self._takers[taker] = None  # the others first
             if piece is not None:
-                first, *others = parts_of(piece)
-                self._again.extend(others)
-                return first
+                return piece
         return None
 
     def take_in(self, batch: pa.RecordBatch) -> None:
@@ -140,7 +185,7 @@ class SliceQueue:
 
     def _back(self, task: int | None = None) -> list[Part]:
         """What is with the job, or one task of it, which will not give anything."""
-        lost = {n: part for n, (at, part) in self._out.items() if task is None or at == task}
+        lost = {n: out.part for n, out in self._out.items() if task is None or out.task == task}
         for number in lost:
             del self._out[number]
             self._results.pop(number, None)
@@ -153,7 +198,7 @@ class SliceQueue:
         """Give up slices that nobody waits for."""
         self._again = deque(p for p in self._again if not is_gone(p.piece))
         self._suspects = deque(p for p in self._suspects if not is_gone(p.piece))
-        self._out = {n: (at, p) for n, (at, p) in self._out.items() if not is_gone(p.piece)}
+        self._out = {n: out for n, out in self._out.items() if not is_gone(out.part.piece)}
 
     # -- a job that is done -----------------------------------------------------------------------
 
@@ -162,8 +207,11 @@ class SliceQueue:
         self._is_left = not self._was_emptied
         results, parts = self._results, self._out
         self._results, self._out = {}, {}
-        for number, (_, part) in parts.items():
-            self._passed(part, from_arrow(results.get(number, ())))
+        for number, out in parts.items():
+            given = from_arrow(results.get(number, ()))
+            if out.keys is not None:
+                self._answers.learn(out.keys, given)
+            self._passed(out.part, given)
 
     def _passed(self, part: Part, given: Given) -> None:
         """A job is done with these rows, but for those that it says it raised on."""

@@ -63,7 +63,9 @@ class RunningQuery:
     known the query for a while.
     """
 
-    def __init__(self, engine: Engine, flow: str, plan: Plan) -> None:
+    def __init__(
+        self, engine: Engine, flow: str, plan: Plan, *, has_functions: bool = False
+    ) -> None:
         self._engine = engine
         self._flow = flow
         self.number = engine.next_number()
@@ -76,7 +78,15 @@ class RunningQuery:
         """How many of the next jobs are careful, if no record is bad."""
         self._losses = 0
         self._portion = _FIRST_PORTION
-        self.prepared = Prepared(self.number, found.needs, found.gives, found.feed, found.edits)
+        self.prepared = Prepared(
+            self.number,
+            found.needs,
+            found.gives,
+            found.feed,
+            found.edits,
+            # Who wrote a function may not have told Spark that it goes by more than what it is given.
+            is_steady=not found.varies and not has_functions,
+        )
         self.interval = 0.3
         self.limit = 60.0
         self.known_at = time.monotonic()

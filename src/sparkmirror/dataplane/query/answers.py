@@ -1,0 +1,90 @@
+"""What a query has said already: what Spark was given of records, and its answers, in; answers to the same, without Spark, out.
+
+A query that works record by record says the same of two records of which it is given the same. Where that is only a few short
+texts (the country, the tenant, the kind of an event), there are few that differ, and Spark need not be asked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from .columns import Prepared
+from .slices import Given
+
+Keys = Sequence[Hashable | None]
+"""Of each row what the query was given of it; None if that is not to be kept."""
+
+_FEW_COLUMNS = frozenset({"topic", "partition"})
+_MOST = 8192
+_LONGEST = 1024
+_MANY = 64
+_LOOK_AGAIN = 32
+"""Slices that go by after one of which too few were known."""
+
+
+class Answers:
+    """The answers of one query.
+
+    Invariants: each is one that Spark gave, in a job that is done, to exactly this; the oldest go first. While `_passing`, nobody
+    asks and nothing is learned: most records differ in what the query looks at.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.may_be_kept = prepared.is_steady and prepared.feed.columns <= _FEW_COLUMNS
+        self._names = sorted(prepared.gives - prepared.edits.keys())
+        self._edited = sorted(prepared.edits)
+        self._known: dict[Hashable | None, tuple[Any, ...] | None] = {}
+        """None for what it drops; for what it keeps, that it does, and what it gives."""
+        self._passing = 0
+
+    @property
+    def are_of_use(self) -> bool:
+        """Whether it is worth asking."""
+        return bool(self._known) and not self._passing
+
+    def of(self, keys: Keys) -> tuple[Given, list[int]]:
+        """What the query says of the rows that are known; and which ones are not."""
+        known = self._known
+        found = [known.get(key, False) for key in keys]
+        unknown = [at for at, answer in enumerate(found) if answer is False]
+        if 2 * len(unknown) > len(keys):
+            self._passing = _LOOK_AGAIN
+        rows = [at for at, answer in enumerate(found) if answer]
+        kept: list[Any] = [found[at] for at in rows] if self._names else []
+        columns: dict[str, list[Any]] = {
+            name: [answer[at] for answer in kept] for at, name in enumerate(self._names, 1)
+        }
+        columns |= {name: [None] * len(rows) for name in self._edited}
+        return Given(rows, columns if rows else {}), unknown
+
+    def learn(self, keys: Keys, given: Given) -> None:
+        """What it said of some rows, before anything was made behind Spark."""
+        if self._passing:
+            self._passing -= 1
+            return
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        if len(keys) >= _MANY and 2 * len(last) > len(keys):
+            self._passing = _LOOK_AGAIN
+            return
+        new = {key: at for key, at in last.items() if key is not None and key not in self._known}
+        if not new:
+            return
+        places = dict(zip(given.rows, range(len(given.rows)), strict=True))
+        columns = [given.columns[name] for name in self._names] if given.rows else []
+        for key, at in new.items():
+            place = places.get(at)
+            answer = None if place is None else (True, *(values[place] for values in columns))
+            if _size(key) + _size(answer) <= _LONGEST:
+                self._known[key] = answer
+        while len(self._known) > _MOST:
+            del self._known[next(iter(self._known))]
+
+
+def _size(what: Any) -> int:
+    """How much it holds, more or less."""
+    if isinstance(what, str | bytes):
+        return len(what)
+    if isinstance(what, tuple | list):
+        return 8 + sum(map(_size, what))
+    return 8
