@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats.position import Numbering, advance
 from sparkmirror.kafka import records
@@ -135,6 +137,6 @@ class Addresser:
             sequence = advance(sequence, len(chunk))
         return sent
 
-    def _encode(self, opened: list[records.Record], codec: int, sequence: int) -> bytearray:
+    def _encode(self, opened: Sequence[records.Record], codec: int, sequence: int) -> bytearray:
         numbering = self._numbering
         return records.encode(opened, codec, numbering.producer_id, numbering.epoch, sequence)

@@ -12,7 +12,7 @@ from itertools import repeat
 from sparkmirror.errors import SparkError
 from sparkmirror.kafka.batches import HEADER_SIZE
 from sparkmirror.kafka.fetch import TopicPartition
-from sparkmirror.kafka.records import Record
+from sparkmirror.kafka.records import Record, RecordColumns
 from sparkmirror.transforms.chain import TopicChain
 from sparkmirror.transforms.record import ConnectRecord
 
@@ -144,6 +144,9 @@ def opened(piece: Piece, rows: Sequence[Record]) -> Piece:
     """A piece of these records, to be written anew; its share of the bytes tells how large it is, the header all the rest."""
     body = max(0, len(piece.view) - HEADER_SIZE)
     view = piece.view[: HEADER_SIZE + body * len(rows) // piece.count]
+    if isinstance(rows, RecordColumns):
+        offsets, newest = rows.offsets, max(rows.timestamps)
+        return Piece(view, None, offsets[0], offsets[-1], len(rows), newest, rows)
     newest = max(row.timestamp for row in rows)
     first, last = rows[0].offset, rows[-1].offset
     return Piece(view, None, first, last, len(rows), newest, [*rows])

@@ -21,7 +21,7 @@ from sparkmirror.kafka.batches import (
 )
 from sparkmirror.kafka.fetch import READ_COMMITTED, Fetched
 from sparkmirror.kafka.gaps import close_gaps
-from sparkmirror.kafka.records import Record
+from sparkmirror.kafka.records import Record, RecordColumns
 
 _CONTROL_KEY = struct.Struct(">hh")
 _ABORT = 0
@@ -52,7 +52,7 @@ class Piece:
         last_offset: int,
         count: int,
         max_timestamp: int,
-        opened: list[Record] | None = None,
+        opened: Sequence[Record] | None = None,
         original: memoryview | None = None,
         stretches: list[tuple[int, int]] | None = None,
     ) -> None:
@@ -88,16 +88,18 @@ class Piece:
         """Compression of the batch; message sets of old brokers are written anew without."""
         return self.view[22] & 7 if magic_of(self.view) == 2 else 0
 
-    def records(self) -> list[Record]:
+    def records(self) -> Sequence[Record]:
         """The records, with their source offsets as long as the batch was not re-addressed."""
         if self.opened is not None:
             return self.opened
         return records.decode(self.view if self.original is None else self.original)
 
-    def offsets(self, found: list[Record]) -> Sequence[int]:
+    def offsets(self, found: Sequence[Record]) -> Sequence[int]:
         """The source offsets of its records, which are these; a verbatim batch may be re-addressed by now (see below)."""
         if self.opened is None and self.original is None:
             return range(self.first_offset, self.first_offset + len(found))
+        if isinstance(found, RecordColumns):
+            return found.offsets
         return [record.offset for record in found]
 
     def records_with_offsets(self) -> list[tuple[int, Record]]:
@@ -111,7 +113,7 @@ class Piece:
             return [(self.first_offset, self.count)]
         stretches = self.stretches
         if stretches is None:
-            offsets = [offset for offset, _ in self.records_with_offsets()]
+            offsets = self.offsets(self.records())
             stretches = [
                 (number, offset)
                 for number, offset in enumerate(offsets)

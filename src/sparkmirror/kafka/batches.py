@@ -157,13 +157,6 @@ def repack(batch: bytearray | memoryview, body: Data, attributes: int) -> bytear
     return whole
 
 
-def shift_timestamps(batch: bytearray, by: int) -> None:
-    """Move all times of a batch: its records hold only differences to the first."""
-    for place in (27, 35):
-        _I64.pack_into(batch, place, _I64.unpack_from(batch, place)[0] + by)
-    _U32.pack_into(batch, 17, crc32c.crc32c(memoryview(batch)[21:]))
-
-
 def crc_matches(view: memoryview) -> bool:
     (crc,) = _U32.unpack_from(view, 17)
     return bool(crc == crc32c.crc32c(view[21:]))

@@ -141,6 +141,8 @@ class Job:
     limit: int = 1 << 20
     task: int = 0
     attempt: int = 0
+    careful: bool = False
+    feed: Feed = field(default_factory=lambda: Feed(VALUE))
 
     def take(self) -> list[pa.RecordBatch]:
         return self._run(lambda: list(steps.take(iter([]))))
@@ -156,8 +158,8 @@ class Job:
             "query": 3,
             "alone": self.alone,
             "limit": self.limit,
-            "careful": False,
-            "feed": Feed(VALUE).plain,
+            "careful": self.careful,
+            "feed": (Feed(VALUE) if self.careful else self.feed).plain,
             "doors": {"7": list(self.hub.desk or ())},
         }
         context = Context(json.dumps(order), self.task, self.attempt)
@@ -250,6 +252,7 @@ class Bench:
 
     def job(self, **fields: Any) -> Job:
         self.jobs += 1
+        fields.setdefault("feed", self.prepared.feed)
         return Job(self.desk, self.hub, self.contexts, self.jobs, **fields)
 
     def tell(self, kind: Kind, job: Job, **fields: object) -> None:
@@ -304,10 +307,10 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(patch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(patch: pytest.MonkeyPatch, prepared: Prepared | None = None) -> Iterator[Bench]:
+    prepared = prepared or Prepared(3, VALUE, VALUE, Feed(VALUE))
     contexts = Contexts()
     patch.setattr(steps, "TaskContext", contexts)
-    prepared = Prepared(3, VALUE, VALUE, Feed(VALUE))
     hub = Hub(prepared)
     desk = Desk(hub.door, "A->B", QueryLimits())
     try:

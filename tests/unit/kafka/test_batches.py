@@ -15,10 +15,9 @@ from sparkmirror.kafka.batches import (
     end_offset,
     leader_epoch_of,
     readdress,
-    shift_timestamps,
     whole_batches,
 )
-from sparkmirror.kafka.records import NewRecord, encode
+from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import batch, header_fields, independent, message_set, new_records, record
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
@@ -119,12 +118,3 @@ def test_message_sets_end_at_their_own_offset_and_know_no_leader_epoch(
     assert [end_offset(view) for view in whole_batches(view)] == [7]
     assert leader_epoch_of(view) == -1
     assert struct.unpack_from(">i", view, 12) != (-1,)  # what stands there is a checksum
-
-
-@given(st.lists(st.integers(2000, 1 << 45), min_size=1, max_size=5), st.integers(-1000, 1000))
-def test_times_are_shifted_all_together(times: list[int], by: int) -> None:
-    built = encode([NewRecord(0, time, None, b"v", []) for time in times], 4)
-    shift_timestamps(built, by)
-    oracle = independent(built)
-    assert oracle.max_timestamp == max(times) + by
-    assert [row.timestamp for row in oracle] == [time + by for time in times]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import cramjam
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sparkmirror.errors import CorruptBatch
 from sparkmirror.kafka.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
 
 BLOCK = 64 * 1024
@@ -32,3 +36,24 @@ def test_lz4_is_framed_as_java_does_it() -> None:
     rest = framed[11 + first :]
     assert int.from_bytes(rest[:4], "little") == BLOCK | 1 << 31
     assert rest[4:] == NOISE[:BLOCK] + bytes(4)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_lz4_of_others_is_read(size: int, linked: bool) -> None:
+    """In frames with blocks of other sizes, that refer to one another, and with checksums."""
+    data = (NOISE[: size // 2] + TEXT)[:size]
+    made = cramjam.lz4.Compressor(level=1, content_checksum=linked, block_linked=linked)
+    made.compress(data)
+    assert bytes(decompress(LZ4, bytes(made.finish()))) == data
+
+
+@given(st.data())
+def test_damaged_lz4_is_corrupt_or_other_bytes_but_never_a_crash(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 3 * BLOCK))
+    framed = bytearray(compress(LZ4, memoryview((TEXT[: size // 2] + NOISE)[:size])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        framed[data.draw(st.integers(0, len(framed) - 1))] = data.draw(st.integers(0, 255))
+    del framed[data.draw(st.integers(len(framed) // 2, len(framed))) :]
+    with contextlib.suppress(CorruptBatch):
+        decompress(LZ4, framed)

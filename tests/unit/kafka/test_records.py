@@ -13,6 +13,7 @@ from sparkmirror.errors import CorruptBatch
 from sparkmirror.kafka.batches import HEADER_SIZE, Batch, crc_matches
 from sparkmirror.kafka.records import (
     NewRecord,
+    RecordColumns,
     control_batch,
     decode,
     encode,
@@ -51,6 +52,41 @@ def test_missing_and_unordered_times_are_kept(times: list[int]) -> None:
     assert [row.timestamp for row in decode(memoryview(built))] == times
     assert Batch(memoryview(built)).max_timestamp == max(times)
     assert crc_matches(memoryview(built))
+
+
+@given(st.lists(new_records, min_size=1, max_size=8), st.sampled_from([0, 3, 4]))
+def test_records_by_columns_are_written_as_others(rows: list[NewRecord], codec: int) -> None:
+    columns = RecordColumns(*map(list, zip(*rows, strict=True)))
+    assert list(columns) == rows
+    assert columns[-1] == rows[-1]
+    assert list(columns[1:3]) == rows[1:3]
+    assert encode(columns, codec, 5, 6, 7) == encode(rows, codec, 5, 6, 7)
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_numbers_are_written_as_they_are_read(number: int) -> None:
+    """The difference of any two times: one that has no room wraps around, and does so again when it is read."""
+    built = encode([NewRecord(0, 0, None, b"", []), NewRecord(0, number, None, None, [])], 0)
+    assert [row.timestamp for row in decode(memoryview(built))] == [0, number]
+    lowest = encode([NewRecord(0, -(1 << 63), b"", b"", []), NewRecord(0, number, b"", b"", [])], 0)
+    assert [row.timestamp for row in decode(memoryview(lowest))] == [-(1 << 63), number]
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 16383, 16384, 70_000, 2_100_000])
+def test_keys_values_and_headers_of_any_size_come_back(size: int) -> None:
+    rows = [
+        NewRecord(0, 5, b"k" * size, b"v", [("h", b"x" * size), ("e", None)]),
+        NewRecord(1, 6, None, b"v" * size, [("n" * size, b"")]),
+    ]
+    built = encode(rows, 0)
+    assert [content(row) for row in decode(memoryview(built))] == [content(row) for row in rows]
+    assert [content(row) for row in independent(built)] == [content(row) for row in rows]
+
+
+def test_many_records_come_back() -> None:
+    rows = [NewRecord(n, n * n, None, b"%d" % n, []) for n in range(20_000)]
+    built = encode(rows, 3)
+    assert [content(row) for row in decode(memoryview(built))] == [content(row) for row in rows]
 
 
 def test_log_append_time_is_every_records_time() -> None:

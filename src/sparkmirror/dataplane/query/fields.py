@@ -70,9 +70,9 @@ class FieldReader:
             raise _LeftToSparkError
         root: Any = self._parse(document)
         for path, texts in wanted:
-            found = root
             try:
-                for name in path:
+                found = root[path[0]]
+                for name in path[1:]:
                     found = found[name]
             except (KeyError, TypeError):
                 found = None

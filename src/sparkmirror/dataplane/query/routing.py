@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from sparkmirror.dataplane.shape import Shape
 from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import QueryRefused
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.records import RecordColumns
 from sparkmirror.transforms.chain import TopicChain
 from sparkmirror.transforms.record import ConnectRecord
 
@@ -33,8 +33,6 @@ _TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST}}}")
 _MOST_KNOWN = 256
 _PORTION_BYTES = 1 << 20
 _PORTION_ROWS = 1 << 16
-_made = partial(tuple.__new__, ConnectRecord)
-"""A record of its parts, for speed."""
 
 
 def _span(piece: Piece) -> tuple[int, int]:
@@ -167,25 +165,25 @@ class QueryRouting(Routing):
             if may_be_whole and end - at == piece.count and self.target is not None:
                 found.append([(self.target, piece)])  # it need not be written anew
             elif is_own and self.target is not None:
-                rows = [row for row in written[at:end] if row is not None]
+                rows = _fine(written[at:end])
                 found.append([(self.target, opened(piece, rows))] if rows else [])
             else:
-                found.append(_by_target(piece, filter(None, written[at:end])))
+                found.append(_by_target(piece, _fine(written[at:end])))
             start, at = start + count, end
         return found
 
     def _written(
         self, rows: Rows, given: Given, bad: list[BadRecord]
-    ) -> Sequence[ConnectRecord | None]:
-        """The records that the query kept as they are to be written, each under the name of the topic that it goes to."""
+    ) -> RecordColumns | Sequence[ConnectRecord | None]:
+        """The records that the query kept as they are to be written: by columns where all go to one partition that is known, else
+        each under the name of the topic that it goes to."""
         count = len(given.rows)
         own, columns = _own_columns(rows, given), given.columns
         content = [
             columns.get(name) or own(name) for name in ("timestamp", "key", "value", "headers")
         ]
-        if columns.keys() <= {"key", "value"} and not self.places and self._chain is None:
-            topic, partition = repeat(self._plan.remote, count), repeat(self._partition, count)
-            return list(map(_made, zip(topic, partition, own("offset"), *content, strict=True)))
+        if columns.keys() <= {"key", "value"} and self.target is not None and self._chain is None:
+            return RecordColumns(own("offset"), *content)
         before = own("topic")
         topics: Any = columns.get("topic") or before
         places: Any = columns.get("partition") or repeat(
@@ -270,6 +268,13 @@ def _own_columns(rows: Rows, given: Given) -> Callable[[str], Sequence[Any]]:
         return [values[row] for row in chosen]
 
     return column
+
+
+def _fine(written: Sequence[ConnectRecord | None] | RecordColumns) -> Any:
+    """Without those that cannot be written."""
+    if isinstance(written, RecordColumns):
+        return written
+    return [row for row in written if row is not None]
 
 
 def _by_target(piece: Piece, records: Iterable[ConnectRecord]) -> Parts:
