@@ -17,7 +17,7 @@ from rich.console import Console
 from bench import report, runs
 from bench.peers import PEERS
 from bench.stage import Stage, open_stage
-from bench.workloads import Choice, Workload
+from bench.workloads import Choice, Throughput, Workload
 from sparkmirror.errors import SparkMirrorError
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -33,18 +33,24 @@ def run_workload(stage: Stage, workload: Workload, peers: Sequence[str]) -> dict
     stage.say(f"{workload.name}: {workload.title}: preparing")
     source = runs.prepare(stage, workload)
     stage.say(f"{workload.name}: {source.about}")
-    outcomes = {}
-    for peer in peers:
-        stage.say(f"{workload.name}: {peer} starts")
-        try:
-            outcome = runs.Outcome(runs.run(stage, workload, source, PEERS[peer]))
-        except SparkMirrorError as error:
-            outcome = runs.Outcome(failure=str(error))
-        outcomes[peer] = outcome
-        said = ", ".join(f"{key} {report.number(v)}" for key, v in outcome.metrics.items())
-        stage.say(f"{workload.name}: {peer}: {said or outcome.failure.splitlines()[0]}")
+    outcomes: dict[str, list[runs.Outcome]] = {peer: [] for peer in peers}
+    for number in range(workload.rounds if isinstance(workload, Throughput) else 1):
+        for peer in reversed(peers) if number % 2 else peers:
+            stage.say(f"{workload.name}: {peer} starts")
+            outcome = run_once(stage, workload, source, peer)
+            outcomes[peer].append(outcome)
+            said = ", ".join(f"{key} {report.number(v)}" for key, v in outcome.metrics.items())
+            failure, *_ = outcome.failure.splitlines() or ["nothing to measure"]
+            stage.say(f"{workload.name}: {peer}: {said or failure}")
     stage.clear_source()
-    return outcomes
+    return {peer: runs.middle(found) for peer, found in outcomes.items()}
+
+
+def run_once(stage: Stage, workload: Workload, source: runs.Source, peer: str) -> runs.Outcome:
+    try:
+        return runs.Outcome(runs.run(stage, workload, source, PEERS[peer]))
+    except SparkMirrorError as error:
+        return runs.Outcome(failure=str(error))
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

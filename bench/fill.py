@@ -119,8 +119,8 @@ class Filler:
             superseded = number % fill.supersede == fill.supersede - 2
             key = f"{number + superseded:012d}".encode()
             for partition in range(workload.partitions):
-                _produce(producer, topic, partition, next(values), key)
-        _flush(producer)
+                produce(producer, topic, partition, next(values), key)
+        flush(producer)
         self._clean(workload, producer)
         return self._count(workload)
 
@@ -141,8 +141,8 @@ class Filler:
         alter_topic(bootstrap, topic, hurry)
         time.sleep(0.5)
         for partition in range(workload.partitions):
-            _produce(producer, topic, partition, b"last", b"last")
-        _flush(producer)
+            produce(producer, topic, partition, b"last", b"last")
+        flush(producer)
         until = time.monotonic() + CLEANER_SECONDS
         while not self._cleaned(workload):
             if time.monotonic() > until:
@@ -231,16 +231,16 @@ class Filler:
         for transaction in range(transactions):
             producer.begin_transaction()
             for record in range(fill.records):
-                _produce(producer, workload.topic, record % workload.partitions, next(values))
+                produce(producer, workload.topic, record % workload.partitions, next(values))
             # An abort drops what is still queued here; the point is that it has been written.
-            _flush(producer)
+            flush(producer)
             if transaction % fill.abort == fill.abort - 1:
                 producer.abort_transaction(30)
             else:
                 producer.commit_transaction(30)
 
 
-def _produce(
+def produce(
     producer: Producer, topic: str, partition: int, value: bytes, key: bytes | None = None
 ) -> None:
     for _ in range(600):
@@ -253,7 +253,7 @@ def _produce(
     raise SparkMirrorError(f"The producer's queue for {topic} stayed full for a minute.")
 
 
-def _flush(producer: Producer) -> None:
+def flush(producer: Producer) -> None:
     left = producer.flush(60)
     if left:
         raise SparkMirrorError(f"{left} records could not be written in 60 seconds.")

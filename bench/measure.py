@@ -163,7 +163,7 @@ class EndOffsets:
         self._complete = False
 
     def total(self) -> int:
-        if not self._complete and not self._exist():
+        if not self._complete and not self.exist():
             return 0
         wanted = {
             TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -179,7 +179,8 @@ class EndOffsets:
                 continue
         return total
 
-    def _exist(self) -> bool:
+    def exist(self) -> bool:
+        """Whether all of the topics are there."""
         try:
             found = self._admin.list_topics(timeout=10).topics
         except KafkaException:

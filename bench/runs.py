@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
+from bench import beside
 from bench import workloads as w
 from bench.ages import Route, ages, floors, spell
 from bench.latency import percentile
@@ -46,6 +47,17 @@ class Outcome:
     failure: str = ""
 
 
+def middle(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of several runs of one replicator the median of each metric; or why one of them failed."""
+    failure = next((outcome.failure for outcome in outcomes if outcome.failure), "")
+    if failure:
+        return Outcome(failure=failure)
+    names = outcomes[0].metrics
+    return Outcome(
+        {name: statistics.median(each.metrics[name] for each in outcomes) for name in names}
+    )
+
+
 def prepare(stage: Stage, workload: w.Workload) -> Source:
     """Creates and fills the topics of a workload."""
     if isinstance(workload, w.Throughput):
@@ -57,13 +69,10 @@ def prepare(stage: Stage, workload: w.Workload) -> Source:
             kept -= holding(stage.source.bootstrap, workload.topic, records, workload.dropped)
             about += f", {records - kept} of them to be dropped"
         return Source({workload.topic: workload.partitions}, records, about, kept)
-    if isinstance(workload, w.Beside):
-        parts = workload.filling()
-        counts = [stage.filler.fill(part) for part in parts]
-        for part in parts:
-            stage.filler.warm_page_cache(part.topic)
-        topics = {part.topic: part.partitions for part in parts}
-        return Source(topics, sum(counts[:-1]), f"{sum(counts)} records in {len(parts)} topics")
+    if isinstance(workload, w.Beside):  # each of its flows has topics of its own
+        return Source(
+            {}, 0, f"{sum(workload.counts())} records in {workload.topics + 1} topics a round"
+        )
     if isinstance(workload, w.Idle):
         topics = {f"w10-{n:02d}": workload.partitions for n in range(workload.topics)}
     else:
@@ -91,8 +100,8 @@ def run(stage: Stage, workload: w.Workload, source: Source, peer: Peer) -> Metri
     try:
         if isinstance(workload, w.Throughput):
             return throughput(stage, workload, source, peer)
-        if isinstance(workload, w.Beside):
-            return beside(stage, workload, source, peer)
+        if isinstance(workload, w.Beside):  # MirrorMaker 2 has no queries
+            return {} if peer.name == "mm2" else beside.measure(stage, workload, peer)
         if isinstance(workload, w.Latency):
             return latency(stage, workload, source, peer)
         if isinstance(workload, w.Idle):
@@ -150,52 +159,6 @@ def throughput(stage: Stage, workload: w.Throughput, source: Source, peer: Peer)
         w.PSS_PEAK: memory.peak_bytes / MB,
         w.START_S: begin - running.started,
     }
-
-
-def beside(stage: Stage, workload: w.Beside, source: Source, peer: Peer) -> Metrics:
-    """How fast the topics without a query are copied, with one beside them and without.
-
-    In turn, since the machine is not always alike, and each first in every other round, since the brokers still deal with what
-    was before. The first round warms them up, and does not count.
-    """
-    if peer.name == "mm2":  # it has no queries
-        return {}
-    kinds = ["plain", "query"]
-    speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
-    starts: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for number in range(workload.rounds + 1):
-        for kind in reversed(kinds) if number % 2 else kinds:
-            speed, start = _beside_once(stage, workload, source, peer, f"{kind}{number}")
-            stage.say(f"{peer.name}: {kind}, {speed:,.0f} records/s, first after {start:.1f} s")
-            stage.clear_target()
-            if number > 0:
-                speeds[kind].append(speed)
-                starts[kind].append(start)
-    pairs = zip(speeds["query"], speeds["plain"], strict=True)
-    found = {w.BESIDE: statistics.median(query / plain for query, plain in pairs)}
-    for kind in kinds:
-        found[f"records/s, {kind}"] = statistics.median(speeds[kind])
-        found[f"start s, {kind}"] = statistics.median(starts[kind])
-    return found
-
-
-def _beside_once(
-    stage: Stage, workload: w.Beside, source: Source, peer: Peer, suffix: str
-) -> tuple[float, float]:
-    """Records per second of the topics without a query, and the time until the first."""
-    *others, queried = source.topics
-    flow, _, _ = flow_of(stage, workload.name, source, peer, suffix=suffix)
-    if suffix.startswith("query"):
-        keys = {"transform.sql": w.FILTER_AND_MASK, "transform.topics": queried}
-        flow = replace(flow, extra={f"{{source}}->target.{k}": v for k, v in keys.items()})
-    remote = {f"{flow.alias}.{topic}": source.topics[topic] for topic in others}
-    offsets = EndOffsets(stage.target.bootstrap, remote)
-    with replicator(peer, flow, stage.directory) as running:
-        first = wait_for_total(offsets, 1, seconds=START_SECONDS, check=running.check)
-        begin = time.monotonic()
-        wait_for_total(offsets, source.records, seconds=COPY_SECONDS, check=running.check)
-        speed = (source.records - first) / max(time.monotonic() - begin, 1e-3)
-        return speed, begin - running.started
 
 
 def refuse_excess(total: int, expected: int, peer: Peer) -> None:
