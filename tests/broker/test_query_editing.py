@@ -148,10 +148,17 @@ def test_which_replacements_are_made_behind_spark(spark: SparkSession) -> None:
 def test_the_plan_tells_what_is_done_beside_spark(spark: SparkSession) -> None:
     where = f"get_json_object({TEXT}, '$.a') <> 'x'"
     sql = f"SELECT regexp_replace({TEXT}, 'a+', 'b') AS value FROM records WHERE {where}"  # noqa: S608
-    *plan, before, behind = described(spark.queries, QueryTerms(sql), MEMORY).plan.splitlines()
+    told = described(spark.queries, QueryTerms(sql), MEMORY).plan.splitlines()
+    *plan, before, behind, kept = told
     assert any("Filter" in line for line in plan)
     assert before.startswith("Read before Spark from the JSON in value: $.a;")
     assert behind.startswith("Made behind Spark by regexp_replace of value: value;")
+    assert kept.startswith("What Spark says of a record is kept")
+    sql = f"SELECT value FROM records WHERE key IS NULL OR {where}"  # noqa: S608
+    told = described(spark.queries, QueryTerms(sql), MEMORY).plan.splitlines()
+    assert told[-2] == "Said of each record before Spark: whether it has no key (__key?)."
+    sql = f"SELECT value FROM records WHERE offset > 1 OR {where}"  # noqa: S608
+    assert "is kept" not in described(spark.queries, QueryTerms(sql), MEMORY).plan
 
 
 QUERIES = (

@@ -186,7 +186,36 @@ def test_which_fields_are_lifted(spark: SparkSession) -> None:
     assert feed(f"SELECT {field} AS value FROM records WHERE rand() < 0.5") == Feed()  # noqa: S608
 
 
+def test_of_which_columns_only_is_said_whether_they_are_there(spark: SparkSession) -> None:
+    country = "get_json_object(CAST(value AS STRING), '$.country') = 'DE'"
+
+    def feed(sql: str) -> Feed:
+        return spark.queries.analyse(QueryTerms(sql), MEMORY).feed
+
+    value = frozenset({"value"})
+    assert feed("SELECT * FROM records WHERE value IS NOT NULL") == Feed(frozenset(), nulls=value)
+    found = feed(f"SELECT * FROM records WHERE value IS NULL OR {country}")  # noqa: S608
+    assert found == Feed(frozenset(), {"value": ("$.country",)}, nulls=value)
+    edit = "regexp_replace(CAST(value AS STRING), 'a', 'b') AS value"
+    found = feed(f"SELECT {edit} FROM records WHERE value IS NULL OR key IS NOT NULL AND {country}")  # noqa: S608
+    assert found == Feed(frozenset(), {"value": ("$.country",)}, value, frozenset({"key", "value"}))
+    # Where the column is given anyway, it tells itself.
+    upper = "upper(CAST(value AS STRING)) AS value"
+    found = feed(f"SELECT {upper} FROM records WHERE value IS NULL OR {country}")  # noqa: S608
+    assert found == Feed(value, {"value": ("$.country",)})
+    # What may raise depends on what is looked at first.
+    for raising in ("CAST(CAST(key AS STRING) AS INT) > 1", "CAST(key AS STRING) RLIKE '(a|b)*'"):
+        found = feed(f"SELECT * FROM records WHERE value IS NOT NULL AND {raising}")  # noqa: S608
+        assert found == Feed(frozenset({"key", "value"}))
+
+
 QUERIES = (
+    "SELECT * FROM records WHERE value IS NULL OR get_json_object({text}, '$.a') = 'x'",
+    "SELECT regexp_replace({text}, 'a', 'b') AS value, get_json_object({text}, '$.b') AS key "
+    "FROM records WHERE NOT (value IS NOT NULL AND get_json_object({text}, '$.a') <> 'x')",
+    "SELECT CASE WHEN key IS NULL THEN 'none' WHEN value IS NULL THEN 'gone' "
+    "ELSE coalesce(get_json_object({text}, '$.a'), 'other') END AS value FROM records "
+    "WHERE key IS NOT NULL OR get_json_object({text}, '$.a') <=> get_json_object({text}, '$.b')",
     "SELECT * FROM records WHERE get_json_object({text}, '$.a') <> "
     "get_json_object(CAST(key AS STRING), '$.a') OR get_json_object({text}, '$.A') = 'y'",
     "SELECT * FROM records WHERE get_json_object({text}, '$.a') = 'x'",
@@ -210,6 +239,35 @@ def test_a_query_gives_what_it_gives_in_spark_alone(
     assert spark.queries.analyse(QueryTerms(sql), MEMORY).feed.fields
     documents = [None, *Documents(SEED + 1).many(3000, tidy=0.8)]
     assert_as_in_spark_alone(spark, desk, tmp_path, sql, documents)
+
+
+def test_what_spark_has_said_of_the_same_it_is_not_asked_again(
+    spark: SparkSession, desk: Desk, tmp_path: Path
+) -> None:
+    """A key made of a field; some documents are none, some records have no value."""
+    text = "CAST(value AS STRING)"
+    sql = (
+        f"SELECT value, concat('t-', get_json_object({text}, '$.kind')) AS key FROM records "  # noqa: S608
+        f"WHERE value IS NULL OR get_json_object({text}, '$.kind') <> 'c'"
+    )
+    rng = random.Random(SEED)
+    kinds = ['"a"', '"b"', '"c"', "7", "null", "0.5", '["a"]', '"caf\\u00e9"']
+    values = [
+        None if rng.random() < 0.1 else b'{"n":%d,"kind":%s}' % (n, rng.choice(kinds).encode())
+        for n in range(2000)
+    ]
+    assert_as_in_spark_alone(spark, desk, tmp_path, sql, [*values, b"no JSON", b"\xff"])
+    queue = desk._queries[desk.prepare(QueryTerms(sql)).number]
+    known = set(queue._answers._known)
+    assert known == {
+        ("a", False),
+        ("b", False),
+        ("c", False),
+        ("7", False),
+        (None, False),
+        (None, True),
+        ("caf\u00e9", False),
+    }
 
 
 def test_bad_records_are_found_also_where_fields_are_lifted(desk: Desk) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkmirror.dataplane.query.columns import NUMBER, Feed, Prepared, left, place, unfit
+from sparkmirror.dataplane.query.columns import (
+    NUMBER,
+    Feed,
+    Prepared,
+    left,
+    missing,
+    place,
+    unfit,
+)
 from sparkmirror.dataplane.query.feeding import Feeder, schema_of, weight
 from sparkmirror.dataplane.query.frames import Kind, weighed, weight_of
 from sparkmirror.transforms.record import ConnectRecord
@@ -74,6 +82,22 @@ def test_of_what_is_edited_behind_spark_it_is_given_what_is_no_text() -> None:
     mixed = rows((None, b"a"), *((None, other) for other in others), (None, None))
     assert fed(feeder, mixed, feed)[unfit("value")] == [None, *others, None]
     assert feed.schema == "`__record` bigint, `__value~` binary"
+    assert Feed.read(json.loads(json.dumps(feed.plain))) == feed
+
+
+def test_of_some_columns_it_is_only_said_whether_they_are_there() -> None:
+    feed = Feed(frozenset(), {"value": ("$.a",)}, nulls=frozenset({"key", "value"}))
+    feeder = Feeder(Prepared(1, NEEDS, frozenset(), feed))
+    assert fed(feeder, rows((None, b'{"a":"x"}'), (b"", None)), feed) == {
+        NUMBER: [7, 8],
+        left("value"): [None, None],
+        place("value", "$.a"): ["x", None],
+        missing("key"): [True, False],
+        missing("value"): [False, True],
+    }
+    assert feed.schema == (
+        "`__record` bigint, `__value` binary, `__value$.a` string, `__key?` boolean, `__value?` boolean"
+    )
     assert Feed.read(json.loads(json.dumps(feed.plain))) == feed
 
 

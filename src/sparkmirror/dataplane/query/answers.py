@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from .columns import Prepared
+from .columns import Feed, Prepared
 from .slices import Given
 
 Keys = Sequence[Hashable | None]
@@ -31,7 +31,7 @@ class Answers:
     """
 
     def __init__(self, prepared: Prepared) -> None:
-        self.may_be_kept = prepared.is_steady and prepared.feed.columns <= _FEW_COLUMNS
+        self.may_be_kept = prepared.is_steady and are_few(prepared.feed)
         self._names = sorted(prepared.gives - prepared.edits.keys())
         self._edited = sorted(prepared.edits)
         self._known: dict[Hashable | None, tuple[Any, ...] | None] = {}
@@ -79,6 +79,11 @@ class Answers:
                 self._known[key] = answer
         while len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
+
+
+def are_few(feed: Feed) -> bool:
+    """Whether a query is given so little of a record that it may well be the same of many."""
+    return feed.columns <= _FEW_COLUMNS
 
 
 def _size(what: Any) -> int:

@@ -32,7 +32,7 @@ class Feed:
     """What Spark is given of every record beside its number: some columns as they are, and fields of those that hold JSON.
 
     Invariants: a field of the JSON in a column is null for a record whose whole document is in the column `left(column)`. What is
-    in `unfit(column)` is not UTF-8.
+    in `unfit(column)` is not UTF-8. `missing(column)` says whether the record has none.
     """
 
     columns: frozenset[str] = frozenset(TYPES)
@@ -40,6 +40,8 @@ class Feed:
     """By column, the paths of the fields, as `$.a.b`."""
     edited: frozenset[str] = frozenset()
     """The columns whose texts are edited behind Spark, which is given those that are none."""
+    nulls: frozenset[str] = frozenset()
+    """The columns of which it is only said whether there is something in them."""
 
     @property
     def schema(self) -> str:
@@ -48,6 +50,7 @@ class Feed:
             types[left(column)] = "binary"
             types |= dict.fromkeys((place(column, path) for path in paths), "string")
         types |= dict.fromkeys(map(unfit, sorted(self.edited)), "binary")
+        types |= dict.fromkeys(map(missing, sorted(self.nulls)), "boolean")
         return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
     @property
@@ -56,12 +59,14 @@ class Feed:
             "columns": sorted(self.columns),
             "fields": self.fields,
             "edited": sorted(self.edited),
+            "nulls": sorted(self.nulls),
         }
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Self:
         fields = {column: tuple(paths) for column, paths in plain["fields"].items()}
-        return cls(frozenset(plain["columns"]), fields, frozenset(plain["edited"]))
+        edited, nulls = frozenset(plain["edited"]), frozenset(plain["nulls"])
+        return cls(frozenset(plain["columns"]), fields, edited, nulls)
 
 
 def left(column: str) -> str:
@@ -77,6 +82,11 @@ def place(column: str, path: str) -> str:
 def unfit(column: str) -> str:
     """Where a record has a text that is none."""
     return f"__{column}~"
+
+
+def missing(column: str) -> str:
+    """Where it is said of a record whether it has none."""
+    return f"__{column}?"
 
 
 class Edit(NamedTuple):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .analysis import Analysed
-from .columns import left, unfit
+from .answers import are_few
+from .columns import left, missing, unfit
 from .engine import QueryEngine
+from .running import is_steady
 from .terms import QueryTerms
 
 
@@ -30,7 +32,12 @@ def described(engine: QueryEngine, terms: QueryTerms, memory: int) -> Described:
     columns = [(each.name, each.dataType.simpleString()) for each in session.sql(terms.sql).schema]
     jvm: Any = session._jvm
     plan = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "formatted")
-    return Described(tuple(columns), "\n".join([str(plan).strip(), *_beside_spark(found)]))
+    beside = list(_beside_spark(found))
+    if is_steady(found.varies, terms.functions) and are_few(found.feed):
+        beside.append(
+            "What Spark says of a record is kept, and holds for all others of which it is given the same."
+        )
+    return Described(tuple(columns), "\n".join([str(plan).strip(), *beside]))
 
 
 def _beside_spark(found: Analysed) -> Iterator[str]:
@@ -40,6 +47,8 @@ def _beside_spark(found: Analysed) -> Iterator[str]:
             f"Read before Spark from the JSON in {column}: {', '.join(paths)}; {left(column)} holds the documents that are left "
             "to Spark."
         )
+    for column in sorted(found.feed.nulls):
+        yield f"Said of each record before Spark: whether it has no {column} ({missing(column)})."
     for name, edit in found.edits.items():
         yield (
             f"Made behind Spark by regexp_replace of {edit.column}: {name}; {unfit(edit.column)} holds what is not UTF-8, which "

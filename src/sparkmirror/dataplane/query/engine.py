@@ -163,7 +163,7 @@ class QueryEngine:
             if known is None:
                 self.give_way()
                 plan = self._plan(terms, fields["memory"])
-                known = RunningQuery(self, flow, plan, has_functions=bool(terms.functions))
+                known = RunningQuery(self, flow, plan, terms.functions)
                 self._queries[flow, terms.text] = known
                 known.start()
                 log.info(

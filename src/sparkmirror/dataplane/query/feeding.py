@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sparkmirror.transforms.record import ConnectRecord
 
-from .columns import NUMBER, TYPES, Feed, Prepared, left, place, unfit
+from .columns import NUMBER, TYPES, Feed, Prepared, left, missing, place, unfit
 from .edits import is_text
 from .fields import FieldReader
 from .rows import column
@@ -87,6 +87,7 @@ class Feeder:
             unread, texts = self._readers[name].read(column(rows, name))
             columns += [unread, *texts]
         columns += [_unfit(column(rows, name)) for name in sorted(feed.edited)]
+        columns += [[v is None for v in column(rows, name)] for name in sorted(feed.nulls)]
         return Fed(feed, columns, len(rows))
 
 
@@ -105,6 +106,7 @@ def schema_of(feed: Feed) -> pa.Schema:
         fields.append((left(name), pa.binary()))
         fields += [(place(name, path), pa.string()) for path in paths]
     fields += [(unfit(name), pa.binary()) for name in sorted(feed.edited)]
+    fields += [(missing(name), pa.bool_()) for name in sorted(feed.nulls)]
     return pa.schema(fields)
 
 

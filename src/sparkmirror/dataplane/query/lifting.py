@@ -4,6 +4,8 @@
 (`feeding`). Of the documents that are left to Spark this column is null, and it does what the query says.
 
 A column of the result that is made behind Spark (`editing`) is made here only of records whose text is none.
+
+Where a plan only asks whether a record has a key or value, and nothing in it can raise (`harmless`), a column says so.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -18,10 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from .carrying import Carrying
-from .columns import TYPES, Edit, Feed, left, place, unfit
+from .columns import TYPES, Edit, Feed, left, missing, place, unfit
 from .editing import edits_within, own_column, own_text
+from .harmless import is_harmless
 from .narrowing import Narrowing, needed
-from .plans import class_of, dataset, nodes, seq
+from .plans import class_of, dataset, expressions, nodes, seq
 
 log = logging.getLogger(__name__)
 _NAMES_ONLY = re.compile(r"\$(\.[A-Za-z0-9_-]+)+")
@@ -54,16 +58,38 @@ def _lifted(
         for each in seq(leaf.output())
         if each.name() in ("key", "value")
     }
-    calls = _Calls(names)
-    fields, edits = calls.within(plan), edits_within(plan, names)
-    if not fields and not edits:
+    fields, edits = _Calls(names).within(plan), edits_within(plan, names)
+    nulls = _asked_for_null(plan, names)
+    # What is edited has patterns that cannot raise.
+    if nulls and not is_harmless(plan, leaf, edits.keys()):
+        nulls = frozenset()
+    if not fields and not edits and not nulls:
         return None
+    found = _made(session, plan, leaf, given, Feed(fields=fields, nulls=nulls), edits, names)
+    if found is not None and nulls & found.feed.columns:  # it is there anyway
+        nulls -= found.feed.columns
+        found = _made(session, plan, leaf, given, Feed(fields=fields, nulls=nulls), edits, names)
+    return found
+
+
+def _made(
+    session: SparkSession,
+    plan: Any,
+    leaf: Any,
+    given: Callable[[Feed], DataFrame],
+    wanted: Feed,
+    edits: Mapping[str, Edit],
+    names: Mapping[int, str],
+) -> Lifted | None:
+    """The plan with this in the place of what the record has; None if it needs nothing of it."""
     edited = frozenset(edit.column for edit in edits.values())
-    narrowing = Narrowing(session, leaf, given(Feed(fields=fields, edited=edited)))
+    wanted = replace(wanted, edited=edited)
+    narrowing = Narrowing(session, leaf, given(wanted))
     columns = {each.name(): each for each in seq(narrowing.leaf.output())}
     own = {each.name() for each in seq(leaf.output())}
     lifts = [each for name, each in columns.items() if name not in own]
     made = Carrying(session, narrowing.leaf, lifts).through(narrowing.of(plan))
+    calls = _Calls(names, wanted.nulls)
     made = _Replacing(session, calls, columns).of(_edited(session, made, edits, columns))
     jvm: Any = session._jvm
     made = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.output(), made)
@@ -71,13 +97,26 @@ def _lifted(
     used = needed(made, narrowing.leaf)
     paths = {
         column: tuple(path for path in paths if place(column, path) in used)
-        for column, paths in fields.items()
+        for column, paths in wanted.fields.items()
     }
     read = {column: some for column, some in paths.items() if some}
-    if not read and not edits:
+    nulls = frozenset(column for column in wanted.nulls if missing(column) in used)
+    if not read and not edits and not nulls:
         return None
-    feed = Feed(frozenset(TYPES) & used, read, edited)
+    feed = Feed(frozenset(TYPES) & used, read, edited, nulls)
     return Lifted(Narrowing(session, narrowing.leaf, given(feed)).of(made), feed, edits)
+
+
+def _asked_for_null(plan: Any, names: Mapping[int, str]) -> frozenset[str]:
+    """The columns of which a plan asks whether a record has them."""
+    if "null(" not in str(plan.toString()):
+        return frozenset()
+    found = (
+        own_column(each.child(), names)
+        for each in expressions(plan)
+        if class_of(each) in ("IsNull", "IsNotNull")
+    )
+    return frozenset(filter(None, found))
 
 
 def _edited(
@@ -105,8 +144,8 @@ def _edited(
 class _Calls:
     """Knows the expressions that can be lifted."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
-        self._names = names
+    def __init__(self, names: Mapping[int, str], nulls: frozenset[str] = frozenset()) -> None:
+        self._names, self._nulls = names, nulls
 
     def within(self, plan: Any) -> dict[str, tuple[str, ...]]:
         """By column, the paths that a plan asks for."""
@@ -128,7 +167,8 @@ class _Calls:
 
     def may_be_in(self, expression: Any) -> bool:
         """Told by its text, which is asked for once: to look at each part costs a call of the JVM, and there may be hundreds."""
-        return "get_json_object" in str(expression.toString())
+        text = str(expression.toString())
+        return "get_json_object" in text or (bool(self._nulls) and "null(" in text)
 
     def read(self, expression: Any) -> tuple[str, str] | None:
         """The column and the path, if it is such an expression."""
@@ -141,13 +181,20 @@ class _Calls:
         written = str(path.value().toString())
         return (name, written) if name and _NAMES_ONLY.fullmatch(written) else None
 
+    def null_of(self, expression: Any) -> str | None:
+        """The column, if it asks whether a record has that, and is answered by another."""
+        if class_of(expression) not in ("IsNull", "IsNotNull"):
+            return None
+        name = own_column(expression.child(), self._names)
+        return name if name in self._nulls else None
+
     def checked(self, condition: Any) -> set[str]:
-        """The columns that a condition demands not to be null."""
+        """The columns that a condition demands not to be null, and that Spark is given."""
         if class_of(condition) == "And":
             return self.checked(condition.left()) | self.checked(condition.right())
         is_check = class_of(condition) == "IsNotNull"
         name = own_column(condition.child(), self._names) if is_check else None
-        return {name} if name else set()
+        return {name} if name and name not in self._nulls else set()
 
 
 class _Replacing:
@@ -179,6 +226,10 @@ class _Replacing:
         call = self._calls.read(expression)
         if call is not None:
             return self._lifted(expression, *call, checked)
+        name = self._calls.null_of(expression)
+        if name is not None:
+            is_null = self._columns[missing(name)]
+            return is_null if class_of(expression) == "IsNull" else self._expressions.Not(is_null)
         children = [self._replaced(each, checked) for each in seq(expression.children())]
         return expression.withNewChildren(self._to_seq(children)) if children else expression
 

@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyspark import InheritableThread, SparkContext
@@ -64,7 +65,7 @@ class RunningQuery:
     """
 
     def __init__(
-        self, engine: Engine, flow: str, plan: Plan, *, has_functions: bool = False
+        self, engine: Engine, flow: str, plan: Plan, functions: Sequence[str] = ()
     ) -> None:
         self._engine = engine
         self._flow = flow
@@ -84,8 +85,7 @@ class RunningQuery:
             found.gives,
             found.feed,
             found.edits,
-            # Who wrote a function may not have told Spark that it goes by more than what it is given.
-            is_steady=not found.varies and not has_functions,
+            is_steady=is_steady(found.varies, functions),
         )
         self.interval = 0.3
         self.limit = 60.0
@@ -196,6 +196,12 @@ class RunningQuery:
                 "Look for a function that ends its process, or takes more memory than there is.",
             )
         return _failure(reason, message, "")
+
+
+def is_steady(varies: str, functions: Sequence[str]) -> bool:
+    """Whether a query surely says the same of what is the same. Who wrote a function may not have told Spark that it goes by more
+    than what it is given."""
+    return not varies and not functions
 
 
 def next_portion(portion: int, seconds: float) -> int:
