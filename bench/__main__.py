@@ -17,7 +17,7 @@ from rich.console import Console
 from bench import report, runs
 from bench.peers import PEERS
 from bench.stage import Stage, open_stage
-from bench.workloads import Choice, Throughput, Workload
+from bench.workloads import WORKLOADS, Choice, Throughput, Workload
 from sparkmirror.errors import SparkMirrorError
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -67,8 +67,9 @@ def main(only: str, peers: str, keep: Path | None) -> None:
     QUICK=1 runs W2 and W8 only; BENCH_SCALE=0.05 takes a twentieth of all records.
     """
     chosen = [name for name in peers.split(",") if name]
+    known = {workload.name.upper(): workload.name for workload in WORKLOADS}
     choice = Choice(
-        names=tuple(name.upper() for name in only.split(",") if name),
+        names=tuple(known.get(name.upper(), name) for name in only.split(",") if name),
         quick=os.environ.get("QUICK", "") not in ("", "0"),
         scale=float(os.environ.get("BENCH_SCALE", "1")),
     )
