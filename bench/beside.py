@@ -27,6 +27,8 @@ KINDS = ("plain", "query")
 START_SECONDS = 180.0
 COPY_SECONDS = 600.0
 TRANSACTION_MS = 600_000
+# What is deleted gives its room back by whole segments; the target's topics get the same settings.
+SMALL_SEGMENTS = {"segment.bytes": str(16 << 20), "file.delete.delay.ms": "1000"}
 
 
 @dataclass(slots=True)
@@ -105,8 +107,8 @@ def measure(stage: Stage, workload: w.Beside, peer: Peer) -> dict[str, float]:
 def _flow(stage: Stage, workload: w.Beside, peer: Peer, kind: str) -> Iterator[Beside]:
     topics = topics_of(workload, kind)
     *others, queried = topics
-    create_topics(stage.source.bootstrap, topics)
-    keys = {"transform.sql": w.FILTER_AND_MASK, "transform.topics": queried}
+    create_topics(stage.source.bootstrap, topics, SMALL_SEGMENTS)
+    keys = {"transform.sql": workload.query, "transform.topics": queried}
     extra = {f"{{source}}->target.{key}": value for key, value in keys.items()}
     flow = Flow(
         f"sm{workload.name.lower()}{kind}",

@@ -63,7 +63,7 @@ def test_only_queries_give_way(
             for name in (topic, plain):
                 wait_for(name, partial(has, name, 100 * number), PATIENCE_S)
             # The steps of a query are over now, and their workers are there for whoever comes next.
-            assert set(priorities(mirror, gives_way=True)) == {15}
+            assert set(priorities(mirror, gives_way=True)) == {19}
             # The one task with the plain topic, and nothing else: neither the other task nor a step.
             assert priorities(mirror, gives_way=False) == [usual]
             begun = epochs()

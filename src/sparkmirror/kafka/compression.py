@@ -23,6 +23,8 @@ _LZ4_PLAIN = _LZ4_HEAD[:6]
 """The same but for that checksum."""
 _LZ4_BLOCK, _LZ4_AS_IT_IS = 64 * 1024, 1 << 31
 _LZ4_SIZE = struct.Struct("<I")
+_LZ4_BEST = 255
+"""No more than that for a byte."""
 _SNAPPY_BLOCK = 32 * 1024
 _SNAPPY_HEAD = b"\x82SNAPPY\x00" + struct.pack(
     ">ii", 1, 1
@@ -77,7 +79,10 @@ def _lz4_frame(data: memoryview) -> bytes:
 
 
 def _lz4_whole(data: memoryview) -> bytearray:
-    """Java's frames block by block, several times as fast as by a reader of streams; all others by that."""
+    """Java's frames block by block, several times as fast as by a reader of streams; all others by that.
+
+    Also those whose blocks are so many and small that what they may hold is more than any frame of that size does.
+    """
     if data[:6] != _LZ4_PLAIN:
         return bytearray(cramjam.lz4.decompress(data))
     blocks: list[tuple[int, memoryview]] = []
@@ -87,6 +92,9 @@ def _lz4_whole(data: memoryview) -> bytearray:
         length = size & ~_LZ4_AS_IT_IS
         blocks.append((size, data[position : position + length]))
         position += length
+    is_all = position + len(_LZ4_END) == len(data)
+    if not is_all or (len(blocks) - 1) * _LZ4_BLOCK > _LZ4_BEST * len(data):
+        return bytearray(cramjam.lz4.decompress(data))
     whole = bytearray(len(blocks) * _LZ4_BLOCK)
     room, end = memoryview(whole), 0
     for size, block in blocks:

@@ -56,9 +56,10 @@ def is_busy(made: Bench) -> bool:
     st.lists(
         st.lists(st.one_of(st.none(), st.sampled_from("abcdefghij").map(lambda c: (c * 7,)))),
         max_size=20,
-    )
+    ),
+    st.booleans(),
 )
-def test_what_is_known_is_what_the_query_would_say(slices: list[Keys]) -> None:
+def test_what_is_known_is_what_the_query_would_say(slices: list[Keys], is_rest: bool) -> None:
     answers = Answers(ROUTING)
     for keys in slices:
         rows, columns = said(keys, by_length)
@@ -73,13 +74,14 @@ def test_what_is_known_is_what_the_query_would_say(slices: list[Keys]) -> None:
                 if at not in unknown
             ]
             assert list(zip(found.rows, found.columns.get("topic", []), strict=True)) == expected
-        answers.learn(keys, Given(rows, columns))
+        answers.learn(keys, Given(rows, columns), is_rest=is_rest)
 
 
 def test_what_was_learned_is_known_dropped_or_kept() -> None:
     answers = Answers(ROUTING)
     assert not are_of_use(answers)
-    answers.learn([("a",), ("b",), ("a",)], Given([0, 2], {"topic": ["t-a", "t-a"]}))
+    lesson = Given([0, 2], {"topic": ["t-a", "t-a"]})
+    answers.learn([("a",), ("b",), ("a",)], lesson, is_rest=False)
     assert are_of_use(answers)
     found = answers.of([("b",), ("a",), ("c",), None, ("a",)])
     assert found == (Given([1, 4], {"topic": ["t-a", "t-a"]}), [2, 3])
@@ -90,38 +92,67 @@ def test_what_spark_is_not_asked_of_is_made_behind_it_as_ever() -> None:
     edits = {"value": Edit("value", (("a", "b"),))}
     masking = Prepared(3, VALUE, VALUE, Feed(frozenset(), {}, VALUE), edits, is_steady=True)
     answers = Answers(masking)
-    answers.learn([(), ()], Given([0, 1], {"value": [None, None]}))
+    answers.learn([(), ()], Given([0, 1], {"value": [None, None]}), is_rest=False)
     assert answers.of([(), None, ()]) == (Given([0, 2], {"value": [None, None]}), [1])
 
 
 def test_a_query_whose_records_all_differ_is_left_to_spark_for_a_while() -> None:
     answers = Answers(ROUTING)
-    unlike: Keys = [(str(n),) for n in range(100)]
-    alike: Keys = [("a",)] * 100
-    answers.learn(unlike, said(unlike, by_length))
+    unlike: Keys = [(str(n),) for n in range(2000)]
+    alike: Keys = [("a",)] * 2000
+    answers.learn(unlike, said(unlike, by_length), is_rest=False)
     assert not are_of_use(answers)
     slices = 0
     while not are_of_use(answers):
-        answers.learn(alike, said(alike, by_length))
+        answers.pass_by(2000)
+        answers.learn(alike, said(alike, by_length), is_rest=False)
         slices += 1
         assert slices < 100
     assert slices > 10
     assert answers.of(alike)[1] == []
-    assert answers.of(unlike)[1] == list(range(100))
+    assert answers.of(unlike)[1] == list(range(2000))
     assert not are_of_use(answers)
 
 
-def test_only_so_much_is_kept() -> None:
+def test_what_is_left_of_slices_is_learned_however_much_it_differs() -> None:
+    """Many records are of a few kinds; among the others are hundreds in every slice."""
     answers = Answers(ROUTING)
-    for n in range(20_000):
-        answers.learn([(str(n),)], said([(str(n),)], by_length))
-    assert len(answers._known) < 10_000
-    (_, unknown) = answers.of([("19999",), ("19998",), ("0",)])
-    assert unknown == [2]
+    answers.learn([("hot",)], said([("hot",)], by_length), is_rest=False)
+    for number in range(30):
+        keys: Keys = [("hot",)] * 1500 + [(f"{number % 15}-{n}",) for n in range(500)]
+        assert are_of_use(answers)
+        unknown = answers.of(keys)[1]
+        rest = [keys[at] for at in unknown]
+        answers.learn(rest, said(rest, by_length), is_rest=True)
+        assert len(unknown) == (500 if number < 15 else 0)
+
+
+def test_slices_of_single_records_are_learned_too() -> None:
+    answers = Answers(ROUTING)
+    asked = 0
+    for number in range(3000):
+        keys: Keys = [(str(number % 10),)]
+        unknown = answers.of(keys)[1] if are_of_use(answers) else [0]
+        if unknown:
+            asked += 1
+            answers.pass_by(1)
+            answers.learn(keys, said(keys, by_length), is_rest=False)
+    assert asked == 10
+
+
+def test_only_so_much_is_kept_and_what_is_asked_for_longest() -> None:
+    answers = Answers(ROUTING)
+    hot: Keys = [("hot",)] * 3
+    answers.learn(hot, said(hot, by_length), is_rest=True)
+    for number in range(200):
+        keys: Keys = [*hot, *((f"{number}-{n}",) for n in range(100))]
+        assert 0 not in answers.of(keys)[1]
+        answers.learn(keys[3:], said(keys[3:], by_length), is_rest=True)
+        assert len(answers._known) <= 8192
     long = ("x" * 5000,)
-    answers.learn([long], Given([0], {"topic": ["t"]}))
-    answers.learn([("short",)], Given([0], {"topic": ["t" * 5000]}))
-    assert answers.of([("19999",), ("19998",), ("19997",), long, ("short",)])[1] == [3, 4]
+    answers.learn([long], Given([0], {"topic": ["t"]}), is_rest=True)
+    answers.learn([("short",)], Given([0], {"topic": ["t" * 5000]}), is_rest=True)
+    assert answers.of([*hot, long, ("short",)])[1] == [3, 4]
 
 
 @pytest.mark.parametrize("column", ["offset", "timestamp", "key", "value", "headers"])

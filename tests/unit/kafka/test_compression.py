@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import tracemalloc
 
 import cramjam
 import pytest
@@ -57,3 +58,22 @@ def test_damaged_lz4_is_corrupt_or_other_bytes_but_never_a_crash(data: st.DataOb
     del framed[data.draw(st.integers(len(framed) // 2, len(framed))) :]
     with contextlib.suppress(CorruptBatch):
         decompress(LZ4, framed)
+
+
+def test_lz4_takes_no_more_memory_than_what_is_in_it() -> None:
+    """Blocks of one byte each, as anybody may send them."""
+    block = (1 | 1 << 31).to_bytes(4, "little") + b"x"
+    framed = bytes.fromhex("04224d18604082") + block * 100_000 + bytes(4)
+    tracemalloc.start()
+    try:
+        assert bytes(decompress(LZ4, framed)) == b"x" * 100_000
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_lz4_in_several_frames_is_read_whole() -> None:
+    framed = bytes(compress(LZ4, memoryview(TEXT)))
+    assert bytes(decompress(LZ4, framed + framed)) == TEXT + TEXT
+    with pytest.raises(CorruptBatch):
+        decompress(LZ4, framed + b"more")

@@ -77,14 +77,16 @@ class Feeder:
         # Each column has a reader of its own, since what one of them cannot read others may.
         self._readers = {name: FieldReader(paths) for name, paths in self._feed.fields.items()}
 
-    def fed(self, rows: Sequence[ConnectRecord], *, is_careful: bool = False) -> Fed:
-        """What the query is given of these rows. The careful plan gets what it needs as it is."""
+    def fed(
+        self, rows: Sequence[ConnectRecord], *, is_careful: bool = False, is_rest: bool = False
+    ) -> Fed:
+        """What the query is given of these rows. The careful plan gets what it needs as it is. `is_rest`: some of a slice."""
         feed = self._whole if is_careful else self._feed
         columns: list[Sequence[Any] | None] = [
             column(rows, name) for name in TYPES if name in feed.columns
         ]
         for name in feed.fields:
-            unread, texts = self._readers[name].read(column(rows, name))
+            unread, texts = self._readers[name].read(column(rows, name), is_rest=is_rest)
             columns += [unread, *texts]
         columns += [_unfit(column(rows, name)) for name in sorted(feed.edited)]
         columns += [[v is None for v in column(rows, name)] for name in sorted(feed.nulls)]

@@ -42,12 +42,15 @@ class FieldReader:
         self._passing = 0
 
     def read(
-        self, documents: Sequence[bytes | None]
+        self, documents: Sequence[bytes | None], *, is_rest: bool = False
     ) -> tuple[Sequence[bytes | None] | None, list[Texts]]:
-        """The documents that are left to Spark, null for the others (None: there are none); by path the texts of the rest."""
+        """The documents that are left to Spark, null for the others (None: there are none); by path the texts of the rest.
+
+        `is_rest`: they are what was left of more, and nothing can be told by them of those that follow.
+        """
         count = len(documents)
         columns: list[Texts] = [[None] * count for _ in self._paths]
-        if self._passing:
+        if self._passing and not is_rest:
             self._passing -= 1
             return documents, columns
         read, wanted = self._read, list(zip(self._paths, columns, strict=True))
@@ -61,7 +64,7 @@ class FieldReader:
         for place in unread:
             for texts in columns:
                 texts[place] = None
-        if 2 * len(unread) > count:
+        if 2 * len(unread) > count and not is_rest:
             self._passing = _LOOK_AGAIN
         return [unread.get(place) for place in range(count)] if unread else None, columns
 

@@ -93,9 +93,14 @@ class Part(NamedTuple):
     crashes: int = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is all of its slice."""
+        return len(self.places) == len(self.piece.rows)
+
+    @property
     def rows(self) -> Sequence[ConnectRecord]:
         rows = self.piece.rows
-        return rows if len(self.places) == len(rows) else [rows[place] for place in self.places]
+        return rows if self.is_whole else [rows[place] for place in self.places]
 
     def halves(self) -> tuple[Part, Part]:
         middle = len(self.places) // 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 GIVING_WAY = {"SPARKMIRROR_GIVES_WAY": "1"}
 """The environment of Python workers that give way. By it Spark tells them from others, and has them forked by another daemon."""
-_NICE = 15
+_NICE = 19
 _LOOK_S = 2.0
 # As the system cuts their names: those that run tasks, and those that compile what queries make the JVM do.
 _THREADS = ("Executor task l", "C1 CompilerThre", "C2 CompilerThre")

@@ -36,6 +36,8 @@ from .slices import Given, from_arrow
 
 log = logging.getLogger(__name__)
 _MOST_LOSSES = 10
+_MOST_RESTS = 16
+"""Slices of which something is left for a job, while others are answered without one."""
 _MOST_CRASHES = 3
 """So often a Python worker may end in the midst before somebody is to blame."""
 
@@ -111,8 +113,12 @@ class SliceQueue:
 
     @property
     def may_answer(self) -> bool:
-        """Whether somebody has records of which the query may have said already what becomes of them."""
-        return bool(self._takers) and self._answers.are_of_use
+        """Whether somebody has records of which the query may have said already what becomes of them.
+
+        Not while too much of others is left for jobs: all that is opened is held until it is known.
+        """
+        is_room = len(self._again) + len(self._out) < _MOST_RESTS
+        return is_room and bool(self._takers) and self._answers.are_of_use
 
     def answer(self) -> None:
         """Answer the next slice by what the query has said already; what is left of it goes to a job."""
@@ -153,7 +159,7 @@ class SliceQueue:
             self._was_emptied = True
             return None
         rows = part.rows
-        fed = self._feeder.fed(rows, is_careful=is_careful)
+        fed = self._feeder.fed(rows, is_careful=is_careful, is_rest=not part.is_whole)
         is_lesson = self._answers.may_be_kept and not is_careful
         self._out[slice_of(first)] = _Out(task, part, fed.keys if is_lesson else None)
         return weight(rows), fed.arrow(first)
@@ -164,6 +170,7 @@ class SliceQueue:
         if not self._again and not self._answers.are_of_use:
             piece = self._next_slice()
             if piece is not None:
+                self._answers.pass_by(len(piece.rows))
                 self._again.extend(parts_of(piece, range(len(piece.rows))))
         return self._again.popleft() if self._again else None
 
@@ -210,7 +217,7 @@ class SliceQueue:
         for number, out in parts.items():
             given = from_arrow(results.get(number, ()))
             if out.keys is not None:
-                self._answers.learn(out.keys, given)
+                self._answers.learn(out.keys, given, is_rest=not out.part.is_whole)
             self._passed(out.part, given)
 
     def _passed(self, part: Part, given: Given) -> None:
