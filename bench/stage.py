@@ -25,7 +25,8 @@ BROKER = {
     "num.network.threads": "3",
     "num.io.threads": "8",
     "log.cleaner.dedupe.buffer.size": "134217728",
-    "log.retention.check.interval.ms": "300000",
+    # So that what is deleted gives its room back soon.
+    "log.retention.check.interval.ms": "5000",
 }
 
 

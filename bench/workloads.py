@@ -219,7 +219,7 @@ THROUGH = (
 def _beside(name: str, title: str, query: str) -> Beside:
     bars = (Bar(BESIDE, Bound.AT_LEAST, 0.95, absolute=True),)
     fill = Batched("lz4", *_TUNED)
-    return Beside(name, title, 9, 300_000, 600_000, 1000, fill, query, _DROPPED, bars)
+    return Beside(name, title, 9, 200_000, 500_000, 1000, fill, query, _DROPPED, bars)
 
 
 WORKLOADS: tuple[Workload, ...] = (
