@@ -155,6 +155,8 @@ class SourceJob:
             try:
                 self._epoch()
             except SparkMirrorError as error:
+                if not error.retriable and self._changed.is_set():
+                    continue  # it is of tasks that are not wanted any more; or it comes again
                 if not error.retriable:
                     log.error("Connector %s: its tasks stopped: %s", self._name, error)
                     self.is_alive = False

@@ -15,7 +15,7 @@ from sparkmirror.control.source_job import SourceJob
 from sparkmirror.control.worker import _as_written
 from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.slots import Slots
-from sparkmirror.errors import SparkError, SparkMirrorError
+from sparkmirror.errors import QueryRefused, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import PartitionProgress, Progress
 
 PATIENCE_S = 10.0
@@ -52,8 +52,10 @@ class Spark:
         self.slots = Slots()
         self.may_start = threading.Event()
         self.may_start.set()
+        self.starts = 0
 
     def start(self, *, queries: bool = False) -> None:
+        self.starts += 1
         self.may_start.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
@@ -118,6 +120,29 @@ def test_a_stop_does_not_wait_for_spark_to_come_up() -> None:
     job.stop()
     assert job.join(0.0), "nothing was ever copied"
     spark.may_start.set()
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_is_wrong_with_tasks_that_are_not_wanted_any_more_is_not_told(
+    is_stopped: bool,
+) -> None:
+    """Spark looks at a query for seconds; meanwhile somebody has corrected it."""
+    spark, watcher = Spark(QueryRefused("There is no column nothing.")), Watcher()
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK})
+    wait_for(lambda: job._standing.keys() == {0})
+    if is_stopped:
+        job.stop()
+        spark.may_start.set()
+        wait_for(lambda: job.has_ended)
+        assert watcher.said == []
+        return
+    job.set_tasks({0: {**TASK, "transform.sql": "SELECT value FROM records"}})
+    spark.may_start.set()
+    wait_for(lambda: bool(watcher.said))  # the same is wrong with the new ones
+    assert watcher.said == [("failed", -1)]
+    assert spark.starts == 2
+    job.stop()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
