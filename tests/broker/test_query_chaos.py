@@ -32,8 +32,8 @@ Unique = Callable[[str], str]
 PARTITIONS = 4
 KILLS = 15
 PATIENCE_S = 300.0
-FLOWS = {"A": "mask-email", "C": "split-by-tenant"}
-"""Two flows from the same cluster under two names: each has a query of its own."""
+FLOWS = dict(zip("ACDEFG", recipes(), strict=True))
+"""Flows from the same cluster under several names: each has one of the recipes for a query."""
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
 
 
@@ -64,7 +64,8 @@ def test_the_target_equals_a_batch_query_whatever_is_killed(
     keys = properties(
         source, target, emit_heartbeats_enabled="false", sync_topic_configs_enabled="false"
     )
-    keys |= {"clusters": "A, B, C", "C.bootstrap.servers": source.bootstrap, "tasks.max": "2"}
+    keys |= {"clusters": ", ".join(["B", *FLOWS]), "tasks.max": "2"}
+    keys |= {f"{alias}.bootstrap.servers": source.bootstrap for alias in FLOWS}
     for alias, recipe in FLOWS.items():
         create_topic(source.bootstrap, names[alias], PARTITIONS)
         file = tmp_path / f"{recipe}.sql"
@@ -91,7 +92,7 @@ def test_the_target_equals_a_batch_query_whatever_is_killed(
     assert len(kinds) == KILLS
     with Mirror(tmp_path, keys) as mirror:
         with Repeating(write, 0.3):
-            wait_for("both flows have begun", lambda: flows(dict.fromkeys(names, 0)), PATIENCE_S)
+            wait_for("all flows have begun", lambda: flows(dict.fromkeys(names, 0)), PATIENCE_S)
             for kind in kinds:
                 kill_one(mirror, kind, rng)
                 # Not before records flow again, so that every accident hits work that is under way.
