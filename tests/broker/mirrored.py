@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from copying import Copying, Flow
 from kafka_tools import (
+    PATIENCE_S,
     Headers,
     NewRecord,
     consume,
@@ -107,6 +109,24 @@ class Mirrored:
 
     def produce_small_batches(self, count: int, each: int = 3, partition: int = 0) -> None:
         self.produce(count, partition, batch_num_messages=each)
+
+    def produce_transaction(self, count: int, partition: int = 0, *, commits: bool = True) -> None:
+        """The next records as one transaction, with its marker behind them."""
+        producer = Producer(
+            {"bootstrap.servers": self.source.bootstrap, "transactional.id": f"txn-{self.topic}"}
+        )
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for row in self.records(count, partition):
+            producer.produce(
+                self.topic, row.value, row.key, partition, headers=list(row.headers),
+                timestamp=row.timestamp,
+            )  # fmt: skip
+        assert producer.flush(PATIENCE_S) == 0
+        if commits:
+            producer.commit_transaction(PATIENCE_S)
+        else:
+            producer.abort_transaction(PATIENCE_S)
 
     @contextmanager
     def load(self, pause: float = 0.01, each: int = 40) -> Iterator[None]:
@@ -216,6 +236,11 @@ class Mirrored:
         position = self.store().get((self.topic, partition))
         assert position is not None
         return position
+
+    def next_offset(self, partition: int = 0) -> int:
+        """The source offset up to which everything is copied, as it is recorded; 0 if nothing is."""
+        position = self.store().get((self.topic, partition))
+        return 0 if position is None else position.next_offset
 
     def write_position(self, entry: Entry, partition: int = 0) -> None:
         self.store().write([((self.topic, partition), entry)])

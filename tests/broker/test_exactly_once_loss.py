@@ -109,6 +109,26 @@ def test_retention_overtook_a_stale_position(
     assert bool(lost) == ("deleted by retention" in caplog.text)
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_retention_that_passes_control_and_aborted_batches_loses_nothing(
+    make: Make, caplog: pytest.LogCaptureFixture, commits: bool
+) -> None:
+    """The marker of a transaction is no record: the position moves over it, and over what was aborted."""
+    mirrored = make()
+    mirrored.produce(20)
+    with mirrored.copying() as task:
+        mirrored.produce_transaction(30, commits=commits)
+        end = 51
+        task.until("the position is behind the marker", lambda: mirrored.next_offset() == end)
+    before = mirrored.target_content()[0]
+    assert len(before) == (50 if commits else 20)
+    delete_records(mirrored.source.bootstrap, mirrored.topic, {0: end})
+    mirrored.produce(10)
+    mirrored.copy_all(expected=len(before) + 10)
+    assert_sequence(mirrored.target_content()[0], before + mirrored.source_content()[0])
+    assert "deleted by retention" not in caplog.text
+
+
 def test_retention_overtakes_while_running(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """The copy waits for a target that does not take its records; meanwhile the source deletes the next ones."""
     mirrored = make(remote_configs={"max.message.bytes": "2000"})

@@ -302,7 +302,7 @@ class CopyTask:
         self._troubles.passed(copy.whole)
         self._reporter.acknowledged(copy, sent, base_offset)
 
-    def moved(self, copy: RecordCopy) -> None:
+    def moved(self, copy: PartitionCopy) -> None:
         self._troubles.passed(copy)
         self._reporter.moved(copy)
 

@@ -19,6 +19,7 @@ from .stream import Piece, Stream
 
 _UNHEARD_S = 1800.0  # far below the time after which brokers forget a producer (one day)
 _FORGETTABLE_S = 3600.0
+_NEVER = 1 << 62
 
 
 class Budget:
@@ -40,6 +41,9 @@ class Watcher(Protocol):
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         """The batch is on the target at `base_offset`; the position has moved."""
 
+    def moved(self, copy: PartitionCopy) -> None:
+        """The position has moved, with nothing to be told of offsets."""
+
     def changed(self, copy: PartitionCopy) -> None:
         """There may be more to send, or trouble to deal with."""
 
@@ -54,9 +58,10 @@ class PartitionCopy:
     """The state of one partition in a copy task.
 
     Invariants:
-    - `position` (kept as single fields, since it moves with every batch) is what the target has acknowledged; `_window` holds,
-      in order and without a gap, the batches after it, the first `outstanding` of which are with the broker; `_ready` holds
-      what was fetched after those.
+    - `position` (kept as single fields, since it moves with every batch) is what the target has acknowledged, and what behind it
+      is not copied (control batches, aborted transactions); `_window` holds, in order and without a gap, the batches after it,
+      the first `outstanding` of which are with the broker; `_ready` holds what was fetched after those. `_fed_to` is the last
+      offset that was fetched to be copied: only from there may the position move over what is not.
     - Sequence numbers are given when a batch enters the window and never change (see `addressing`); only `restart` empties it.
     - While `trouble` is set nothing is sent; it is dealt with when nothing is outstanding any more.
     - Several batches are outstanding only while the leader is sure to remember the producer (`_is_remembered`): from one that it
@@ -68,6 +73,7 @@ class PartitionCopy:
         "_base",
         "_budget",
         "_done_sequence",
+        "_fed_to",
         "_heard_at",
         "_is_remembered",
         "_leader_epoch",
@@ -105,6 +111,7 @@ class PartitionCopy:
         self._watcher = watcher
         self._base = Position(-1)
         self._offset = -1
+        self._fed_to = _NEVER
         self._done_sequence = 0
         self._target_offset = 0
         self._leader_epoch = -1
@@ -200,6 +207,22 @@ class PartitionCopy:
             return
         for piece in pieces:
             self.push(piece)
+        if pieces:
+            self._fed_to = pieces[-1].last_offset
+        elif self._pass_over():
+            self._watcher.moved(self)
+
+    def _pass_over(self) -> bool:
+        """Move the position over batches that are not copied, once everything before them is acknowledged; whether it moved.
+
+        Retention may delete such batches: with the position before them they would be taken for lost records.
+        """
+        stream = self._stream
+        if self._offset < self._fed_to or stream.next_offset <= self._offset + 1:
+            return False
+        self._offset = stream.next_offset - 1
+        self._leader_epoch = stream.leader_epoch
+        return True
 
     def push(self, piece: Piece) -> None:
         """Take in one piece to be sent."""
@@ -312,6 +335,7 @@ class PartitionCopy:
         self._done_sequence = advance(sent.sequence, sent.count)
         self._target_offset = base_offset + sent.count
         self._leader_epoch = piece.leader_epoch
+        self._pass_over()
         self.attempts = 0
         self.records += sent.count
         self.bytes += len(sent.buffer)
@@ -376,6 +400,7 @@ class PartitionCopy:
         """Stand at this position (another copy's, while this one only watches)."""
         self._base = position
         self._offset = position.offset
+        self._fed_to = _NEVER  # what was fetched so far does not belong to this position
         self._done_sequence = position.sequence
         self._target_offset = position.target_offset
         self._leader_epoch = position.leader_epoch
@@ -402,6 +427,7 @@ class PartitionCopy:
         self._stream = Stream(
             position.next_offset, self._settings.fetch.isolation, position.leader_epoch
         )
+        self._fed_to = position.offset
         self.suspend()
         self._window.clear()
         self.outstanding = 0

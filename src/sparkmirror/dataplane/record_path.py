@@ -40,9 +40,6 @@ _NEVER_OLDER = 1 << 62
 class RecordWatcher(Watcher, Protocol):
     """The copy task, as a partition with transforms sees it."""
 
-    def moved(self, copy: RecordCopy) -> None:
-        """The position has moved, with nothing to be told of offsets."""
-
     def unreadable(self, copy: RecordCopy) -> None:
         """Reading has stopped at a batch that cannot be opened (`fetch_error`)."""
 
@@ -251,6 +248,7 @@ class RecordCopy(PartitionCopy):
             self._steps[-1].offset, self._steps[-1].leader_epoch = offset, epoch
         else:
             self._reach(offset, epoch)
+            self._pass_over()
             self._task.moved(self)
 
     def _reach(self, offset: int, leader_epoch: int) -> None:
@@ -338,6 +336,10 @@ class RecordCopy(PartitionCopy):
         while self._steps and self._steps[0].is_done:
             step = self._steps.popleft()
             self._reach(step.offset, step.leader_epoch)
+        self._pass_over()
+
+    def moved(self, copy: PartitionCopy) -> None:
+        """Lanes are given what is copied and nothing else, so that no lane moves by itself."""
 
     def changed(self, copy: PartitionCopy) -> None:
         """A lane may have more to send, or trouble."""
@@ -354,7 +356,10 @@ class RecordCopy(PartitionCopy):
         if (
             self._base.transforms is None
         ):  # no transforms any more: one lane, which stands where the partition does
-            return next((lane.position for lane in self._lanes.values()), self._base)
+            standing = next((lane.position for lane in self._lanes.values()), self._base)
+            if self._offset <= standing.offset:
+                return standing
+            return replace(standing, offset=self._offset, leader_epoch=self._leader_epoch)
         targets = tuple(lane.standing(self._offset) for lane in self._lanes.values())
         return replace(
             self._base,

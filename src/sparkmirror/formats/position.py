@@ -54,7 +54,11 @@ class TargetPosition:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a partition has been copied. `offset` is the last replicated upstream offset, as MM2 has it (-1: none)."""
+    """How far a partition has been copied.
+
+    `offset` is the last replicated upstream offset, as MM2 has it (-1: none), or that of a control batch or aborted record
+    behind it, which nobody copies.
+    """
 
     offset: int
     numbering: Numbering | None = None
@@ -84,8 +88,9 @@ class Position:
 
     @property
     def is_origin(self) -> bool:
-        """Whether nothing has been written under the numbering yet."""
-        return self.sequence == 0 and self.next_offset == self.origin[0]
+        """Whether nothing has been written under the numbering yet (sequence numbers come back to 0 after 2^31 records)."""
+        source, target = self.origin
+        return self.sequence == 0 and (self.next_offset == source or self.target_offset <= target)
 
     def target(self, key: tuple[str, int]) -> TargetPosition | None:
         return next((target for target in self.targets if target.key == key), None)

@@ -40,9 +40,13 @@ class Listener:
 
     acks: list[tuple[int, int, int]] = field(default_factory=list)
     changes: int = 0
+    moves: int = 0
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         self.acks.append((sent.first_offset, sent.last_offset, base_offset))
+
+    def moved(self, copy: PartitionCopy) -> None:
+        self.moves += 1
 
     def changed(self, copy: PartitionCopy) -> None:
         self.changes += 1
@@ -345,7 +349,7 @@ def test_lag_counts_what_is_not_acknowledged() -> None:
     assert copy.lag == 7
     copy.feed(fetched([marker(i, 1, 1) for i in range(3, 10)], high_watermark=10))
     assert copy.lag == 0  # nothing but markers was left
-    assert copy.position.offset == 2
+    assert copy.position.offset == 9
 
 
 def test_damage_stops_reading_after_what_is_whole() -> None:
@@ -374,7 +378,23 @@ def test_the_epoch_for_the_next_fetch_is_that_of_the_last_batch_read() -> None:
     copy.feed(fetched([marker(6, 1, 1, leader_epoch=4)]))
     assert (copy.fetch_offset, copy.last_epoch) == (7, 4)
     drain(copy, TargetLog(first_sequence=5, end=1005))
-    assert copy.position.leader_epoch == 3  # that of the record it stands at
+    assert copy.position == Position(6, NUMBERING, 6, 1006, leader_epoch=4)  # behind the marker
+
+
+def test_the_position_moves_over_what_is_not_copied_when_all_before_it_is_acknowledged() -> None:
+    copy = new_copy()
+    log = TargetLog()
+    copy.feed(fetched([batch([record(0)]), marker(1, 1, 1)]))
+    assert copy.position.next_offset == 0
+    drain(copy, log)
+    assert copy.position.next_offset == 2
+    copy.feed(fetched([marker(2, 1, 1)]))
+    assert copy.position.next_offset == 3
+    copy.feed(fetched([batch([record(3)], base=3)]))
+    copy.feed(fetched([marker(4, 1, 1)]))
+    assert copy.position.next_offset == 3
+    copy.suspend()  # what was fetched is gone: it must be fetched again
+    assert copy.position.next_offset == 3
 
 
 def _converge(copy: PartitionCopy, log: TargetLog) -> None:
@@ -421,6 +441,7 @@ def test_every_record_arrives_once_and_in_order_whatever_happens_on_the_way(
     script: list[tuple[str, int]],
 ) -> None:
     views, expected = _source(shapes)
+    end = Batch(views[-1]).last_offset + 1
     listener, budget = Listener(), Budget(1 << 20)
     copy = new_copy(
         sequence=first_sequence, listener=listener, budget=budget, max_in_flight=in_flight
@@ -430,7 +451,7 @@ def test_every_record_arrives_once_and_in_order_whatever_happens_on_the_way(
     copy.feed(fetched(views))
     _converge(copy, log)
     assert log.records == [content(row) for row in expected]
-    assert copy.position.offset == expected[-1].offset
+    assert copy.position.next_offset == end
     assert copy.position.sequence == (first_sequence + len(expected)) % (1 << 31)
     assert copy.position.target_offset == 1000 + len(expected)
     assert copy.records == len(expected)

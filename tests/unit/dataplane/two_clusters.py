@@ -234,7 +234,7 @@ class Copier:
         if not copy.trouble:
             copy.offer_to(self)
 
-    def moved(self, copy: RecordCopy) -> None: ...
+    def moved(self, copy: PartitionCopy) -> None: ...
 
     def unreadable(self, copy: RecordCopy) -> None:
         self.error = copy.fetch_error
