@@ -6,9 +6,7 @@ A name and a number of nodes come in, a bootstrap address goes out.
 from __future__ import annotations
 
 import base64
-import random
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,6 +23,7 @@ import javaproperties
 from sparkmirror.errors import ConfigError, KafkaError
 from sparkmirror.processes import spawn
 from sparkmirror.tools.jvm import java_command, kafka_jars, run_tool
+from sparkmirror.tools.ports import free_port
 from sparkmirror.tools.probe import ClusterView, probe
 
 __all__ = ["KafkaCluster", "free_port", "kafka_jars", "run_tool", "start_all"]
@@ -33,26 +32,6 @@ _PATIENCE_S = 120.0
 _POLL_S = 0.05
 _LOG_TAIL = 3000
 _PLAINTEXT = "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT"
-# Below the range from which Linux takes the local ports of outgoing connections: a client that
-# keeps trying to reach a dead broker can otherwise be given the broker's own port, and the broker
-# cannot come back.
-_PORTS = range(12_000, 32_000)
-_taken: set[int] = set()
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on, never handed out before by this process."""
-    while True:
-        port = random.choice(_PORTS)  # noqa: S311 - not a secret
-        if port in _taken:
-            continue
-        with socket.socket() as attempt:
-            try:
-                attempt.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _taken.add(port)
-        return port
 
 
 @dataclass(frozen=True, slots=True)
