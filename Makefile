@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON_STAMP := $(VENV)/.sparkmirror-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
-KAFKA_STAMP := build/kafka/.fetched
+KAFKA_VERSION := $(shell sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' pom.xml)
+KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test slow peer chaos demo bench clean
@@ -65,10 +66,11 @@ $(PYTHON_STAMP): requirements.lock pyproject.toml
 	$(PIP) --editable .
 	@touch $@
 
-$(KAFKA_STAMP): pom.xml
+# Of older versions the broker alone: make build/kafka/2.4.1/.fetched
+build/kafka/%/.fetched: pom.xml
 	$(need_tools)
-	rm -rf build/kafka/jars
-	mvn -q -B dependency:copy-dependencies
+	rm -rf $(@D)
+	mvn -q -B -Dkafka.version=$* $(if $(filter $(KAFKA_VERSION),$*),,-Pold-broker) dependency:copy-dependencies
 	@touch $@
 
 # Expanded when a recipe needs it: says in one line what is missing, before anything has been touched.

@@ -235,6 +235,8 @@ def test_without_jars_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("SPARKMIRROR_KAFKA_JARS", str(tmp_path))
     with pytest.raises(ConfigError, match="make setup"):
         kafka_jars()
+    with pytest.raises(ConfigError, match=r"make build/kafka/0\.8\.0/\.fetched"):
+        kafka_jars("0.8.0")
 
 
 def test_free_ports_are_never_the_same() -> None:

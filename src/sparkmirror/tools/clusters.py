@@ -1,19 +1,15 @@
 """Real Kafka clusters as child processes.
 
-A name and a number of nodes come in, a bootstrap address goes out.
+A name, a number of nodes and a version of Kafka come in, a bootstrap address goes out.
 """
 
 from __future__ import annotations
 
-import base64
 import signal
 import subprocess
-import tempfile
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,28 +18,36 @@ import javaproperties
 
 from sparkmirror.errors import ConfigError, KafkaError
 from sparkmirror.processes import spawn
-from sparkmirror.tools.jvm import java_command, kafka_jars, run_tool
+from sparkmirror.tools.jvm import (
+    KAFKA_VERSION,
+    java_command,
+    kafka_jars,
+    run_tool,
+    write_properties,
+)
+from sparkmirror.tools.kraft import KRaft
 from sparkmirror.tools.ports import free_port
 from sparkmirror.tools.probe import ClusterView, probe
+from sparkmirror.tools.zookeeper import ZooKeeper
 
 __all__ = ["KafkaCluster", "free_port", "kafka_jars", "run_tool", "start_all"]
 
 _PATIENCE_S = 120.0
 _POLL_S = 0.05
 _LOG_TAIL = 3000
+_FIRST_KRAFT = (3, 3)
 _PLAINTEXT = "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True)
 class _Ports:
-    controller: int
     internal: int
     client: int
     others: dict[str, int]
 
     @classmethod
     def choose(cls, others: Iterable[str]) -> Self:
-        return cls(free_port(), free_port(), free_port(), {name: free_port() for name in others})
+        return cls(free_port(), free_port(), {name: free_port() for name in others})
 
     def listeners(self) -> str:
         """Where clients and brokers connect, as `advertised.listeners` says it."""
@@ -52,7 +56,9 @@ class _Ports:
 
 
 class KafkaCluster:
-    """A KRaft cluster of nodes that are broker and controller in one, each in a JVM of its own.
+    """A cluster of brokers of one version of Kafka, each in a JVM of its own.
+
+    From Kafka 3.3 on every node is broker and controller in one; before, a ZooKeeper runs beside them.
 
     Invariants:
     - Nodes are numbered from 1. A node keeps its ports and its data through kill, stop and restart.
@@ -74,6 +80,7 @@ class KafkaCluster:
         racks: bool = False,
         jvm: Sequence[str] = (),
         listeners: Mapping[str, str] | None = None,
+        version: str = KAFKA_VERSION,
     ) -> None:
         if brokers < 1:
             raise ConfigError(
@@ -81,14 +88,21 @@ class KafkaCluster:
             )
         self.name = name
         self.nodes = range(1, brokers + 1)
-        self.cluster_id = _new_id()
+        self.version = version
         self._directory = directory / name
+        self._metadata = _metadata(self.nodes, self._directory, version)
         self._properties = dict(properties or {})
-        self._jvm = (f"-Xmx{heap}", *jvm)
+        self._jvm = (f"-Xmx{heap}", *self._metadata.jvm, *jvm)
         self._racks = racks
         self._listeners = dict(listeners or {})
         self._ports = {node: _Ports.choose(self._listeners) for node in self.nodes}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def cluster_id(self) -> str:
+        """The id that the cluster has given itself, known once it serves."""
+        identity = (self.data(1) / "meta.properties").read_text(encoding="ascii")
+        return str(javaproperties.loads(identity)["cluster.id"])
 
     @property
     def bootstrap(self) -> str:
@@ -157,6 +171,7 @@ class KafkaCluster:
             process.kill()
         for process in self._processes.values():
             process.wait()
+        self._metadata.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -171,8 +186,8 @@ class KafkaCluster:
 
     def launch(self) -> None:
         """Start all JVMs without waiting for them; `await_serving` waits."""
+        self._metadata.launch()
         for node in self.nodes:
-            self._format(node)
             self._launch(node)
 
     def await_serving(self) -> None:
@@ -184,46 +199,28 @@ class KafkaCluster:
     def _home(self, node: int) -> Path:
         return self._directory / f"node-{node}"
 
-    def _format(self, node: int) -> None:
-        """Do to a node's directory what Kafka's StorageTool does, without a JVM for each node."""
-        data = self.data(node)
-        if (data / "meta.properties").exists():
-            return
-        data.mkdir(parents=True, exist_ok=True)
-        (data / "bootstrap.checkpoint").write_bytes(_bootstrap_checkpoint())
-        identity = {
-            "version": "1",
-            "cluster.id": self.cluster_id,
-            "node.id": str(node),
-            "directory.id": _new_id(),
-        }
-        _write_properties(data / "meta.properties", identity)
-
     def _launch(self, node: int) -> None:
+        self._metadata.prepare(node, self.data(node))
+        self._home(node).mkdir(parents=True, exist_ok=True)
         settings = self._home(node) / "server.properties"
-        _write_properties(settings, self._settings(node))
+        write_properties(settings, self._settings(node))
         # A killed JVM leaves the native libraries it unpacked: let them lie with its data.
         options = (*self._jvm, f"-Djava.io.tmpdir={self._home(node)}")
-        command = java_command("kafka.Kafka", str(settings), options=options)
+        command = java_command("kafka.Kafka", str(settings), options=options, version=self.version)
         self._processes[node] = spawn(command, log=self.log(node))
 
     def _settings(self, node: int) -> dict[str, str]:
         ports = self._ports[node]
         where = ports.listeners()
         protocols = (_PLAINTEXT, *(f"{name}:{what}" for name, what in self._listeners.items()))
-        voters = (f"{n}@127.0.0.1:{p.controller}" for n, p in self._ports.items())
         rack = {"broker.rack": f"rack-{node}"} if self._racks else {}
         return {
             **_broker_settings(len(self.nodes), self._racks),
             "listener.security.protocol.map": ",".join(protocols),
             **rack,
             **self._properties,
-            "process.roles": "broker,controller",
-            "node.id": str(node),
-            "controller.quorum.voters": ",".join(voters),
-            "listeners": f"CONTROLLER://127.0.0.1:{ports.controller},{where}",
+            **self._metadata.settings(node, where),
             "advertised.listeners": where,
-            "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "INTERNAL",
             "log.dirs": str(self.data(node)),
         }
@@ -266,41 +263,15 @@ def start_all(clusters: Iterable[KafkaCluster]) -> None:
         raise
 
 
+def _metadata(nodes: range, directory: Path, version: str) -> KRaft | ZooKeeper:
+    major, minor, *_ = (int(number) for number in version.split("."))
+    if (major, minor) < _FIRST_KRAFT:
+        return ZooKeeper(directory, version)
+    return KRaft(nodes, version)
+
+
 def _sees(view: ClusterView | None, node: int) -> bool:
     return view is not None and view.serves(node)
-
-
-@cache
-def _bootstrap_checkpoint() -> bytes:
-    """A new cluster's feature levels, as Kafka's StorageTool writes them for every node."""
-    with tempfile.TemporaryDirectory(prefix="sparkmirror-format-") as temporary:
-        data = Path(temporary) / "data"
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": "1@127.0.0.1:1",
-            "listeners": "CONTROLLER://127.0.0.1:1,INTERNAL://127.0.0.1:2",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": _PLAINTEXT,
-            "log.dirs": str(data),
-        }
-        config = Path(temporary) / "server.properties"
-        _write_properties(config, settings)
-        run_tool("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", str(config))
-        return (data / "bootstrap.checkpoint").read_bytes()
-
-
-def _new_id() -> str:
-    """A random id as Kafka prints it, but not with a dash in front, like an option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
-def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    path.write_text(javaproperties.dumps(properties, timestamp=False), encoding="ascii")
 
 
 def _broker_settings(brokers: int, racks: bool) -> dict[str, str]:

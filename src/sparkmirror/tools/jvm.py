@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import javaproperties
+
 from sparkmirror.errors import ConfigError, KafkaError
 
+KAFKA_VERSION = "4.3.1"  # as in pom.xml
 _JARS_VARIABLE = "SPARKMIRROR_KAFKA_JARS"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _TOOL_OPTIONS = (
@@ -24,17 +27,18 @@ _TOOL_OPTIONS = (
 )
 
 
-def kafka_jars() -> Path:
-    """Where Kafka's jars are: as the environment says, else `build/kafka/jars` of this checkout."""
-    named = os.environ.get(_JARS_VARIABLE)
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """Where a version's jars are: `build/kafka/VERSION` of this checkout, and of `KAFKA_VERSION` as the environment says."""
+    named = os.environ.get(_JARS_VARIABLE) if version == KAFKA_VERSION else None
     checkout = Path(__file__).resolve().parents[3]
-    directory = Path(named) if named else checkout / "build" / "kafka" / "jars"
-    if not any(directory.glob("kafka-clients-*.jar")):
-        raise ConfigError(
-            f"No Kafka jars in {directory}.",
-            f"Run `make setup` in the repository, or set {_JARS_VARIABLE} to where they are.",
-        )
-    return directory
+    directory = Path(named) if named else checkout / "build" / "kafka" / version
+    if any(directory.glob("kafka-clients-*.jar")):
+        return directory
+    if version != KAFKA_VERSION:
+        remedy = f"Run `make build/kafka/{version}/.fetched` in the repository."
+    else:
+        remedy = f"Run `make setup` in the repository, or set {_JARS_VARIABLE} to where they are."
+    raise ConfigError(f"No Kafka jars in {directory}.", remedy)
 
 
 @cache
@@ -48,7 +52,9 @@ def java() -> str:
     return found
 
 
-def java_command(main_class: str, *args: str, options: Sequence[str] = ()) -> list[str]:
+def java_command(
+    main_class: str, *args: str, options: Sequence[str] = (), version: str = KAFKA_VERSION
+) -> list[str]:
     """The command line that runs `main_class` with Kafka's jars and logs to standard output."""
     return [
         java(),
@@ -57,7 +63,7 @@ def java_command(main_class: str, *args: str, options: Sequence[str] = ()) -> li
         f"-Dlog4j2.configurationFile={_LOG_CONFIG}",
         *options,
         "-cp",
-        f"{kafka_jars()}/*",
+        f"{kafka_jars(version)}/*",
         main_class,
         *args,
     ]
@@ -68,12 +74,13 @@ def run_tool(
     *args: str,
     timeout: float = 60.0,
     input: str | None = None,  # noqa: A002 - named as in subprocess.run
+    version: str = KAFKA_VERSION,
 ) -> str:
     """Run one of Kafka's command-line classes to its end and return its standard output.
 
     For example: run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", a, "--list")
     """
-    command = java_command(main_class, *args, options=_TOOL_OPTIONS)
+    command = java_command(main_class, *args, options=_TOOL_OPTIONS, version=version)
     try:
         done = subprocess.run(  # noqa: S603 - our own Java and jars, no shell
             command, input=input, capture_output=True, text=True, timeout=timeout, check=False
@@ -84,3 +91,8 @@ def run_tool(
         said = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise KafkaError(f"{main_class} ended with exit code {done.returncode}: {said}")
     return done.stdout
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a file that Java reads as its `Properties`."""
+    path.write_text(javaproperties.dumps(properties, timestamp=False), encoding="ascii")
