@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import pytest
 from kafka_tools import delete_records
 from mirrored import Make, Unique, assert_sequence, lose_tails, making
 
 from sparkmirror.dataplane.plan import PartitionPlan
+from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.tools.clusters import KafkaCluster
 
 
@@ -175,6 +178,54 @@ def test_the_source_topic_is_created_again_while_running(
         mirrored.wait(task, 800)
     assert_sequence(mirrored.target_content()[0], before + mirrored.source_content()[0])
     assert "deleted and created again" in caplog.text
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_one_answer_with_the_id_of_the_topic_before_starts_nothing_over(
+    make: Make, caplog: pytest.LogCaptureFixture, side: str
+) -> None:
+    """A broker that has not heard yet of a topic that was created again still gives the id of the old one."""
+    mirrored = make()
+    mirrored.produce(300)
+    with mirrored.copying(recreated_target="restart") as task:
+        mirrored.wait(task)
+        cluster = task.task._source if side == "source" else task.task._target
+        name = mirrored.topic if side == "source" else mirrored.remote
+        old = cluster.topics[name].topic_id
+        if side == "source":
+            mirrored.delete_source()
+            mirrored.create_source()
+        else:
+            mirrored.delete_target()
+            mirrored.create_target()
+        mirrored.produce(200)
+        mirrored.wait(task, 500)
+        wanted = mirrored.target_content()[0]
+        answered = answer_once(cluster, name, old)
+        task.task._refresh_due = True
+        task.until("the old id was answered", answered.is_set)
+        mirrored.produce(10)
+        mirrored.wait(task, 510)
+        mirrored.produce(10)
+        mirrored.wait(task, 520)
+    assert_sequence(mirrored.target_content()[0], wanted + mirrored.source_content()[0][-20:])
+    assert caplog.text.count("deleted and created again") <= 1
+
+
+def answer_once(cluster: Cluster, topic: str, topic_id: bytes) -> threading.Event:
+    """Let the next metadata of a topic carry this id; gives an event that is set when it was read."""
+    read = cluster.refresh
+    answered = threading.Event()
+
+    def refresh(topics: Collection[str] | None) -> None:
+        read(topics)
+        if topics is not None and topic in topics:
+            cluster.topics[topic] = replace(cluster.topics[topic], topic_id=topic_id)
+            cluster.refresh = read  # type: ignore[method-assign]
+            answered.set()
+
+    cluster.refresh = refresh  # type: ignore[method-assign]
+    return answered
 
 
 @pytest.mark.parametrize(("mode", "first"), [("restart", 0), ("continue", 300)])

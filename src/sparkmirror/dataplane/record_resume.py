@@ -24,7 +24,7 @@ from sparkmirror.kafka.fetch import TopicPartition
 from . import alignment
 from .alignment import Aligned, Pair
 from .plan import PartitionPlan
-from .resume import Facts, Loss, Outcome, Resumer, hex_id
+from .resume import Facts, Loss, Outcome, Resumer, hex_id, now_ms
 from .routing import Routing, Routings
 from .shape import Shape, has_query
 from .stream import Piece
@@ -204,6 +204,8 @@ class RecordResumer(Resumer):
         self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
     ) -> Position:
         first = facts.earliest[part.key]
+        self._check_current(position, part.topic, self._source_id(part), self._source)
+        position = self._superseding_targets(position)
         if not self._same_source(part, position):
             outcome.losses.append(self._recreated_source(part, first))
             return self._switched(part, replace(position, since=-1), first - 1, facts, ())
@@ -235,6 +237,18 @@ class RecordResumer(Resumer):
             )
             outcome.losses.append(Loss(part.topic, part.partition, message))
             return None
+
+    def _superseding_targets(self, position: Position) -> Position:
+        """The position that remembers which of its targets were created again; an error if a broker is behind with that."""
+        now = now_ms()
+        for target in position.targets:
+            info = self._target.topics.get(target.topic)
+            if info is None:
+                continue
+            topic_id = hex_id(info.topic_id)
+            self._check_current(position, target.topic, topic_id, self._target)
+            position = position.superseding(target.target_id, topic_id, now)
+        return position
 
     def _is_there(self, target: TargetPosition) -> bool:
         """Whether the topic is the one that the position speaks of; others are opened anew when a record goes there."""
@@ -373,12 +387,13 @@ class RecordResumer(Resumer):
         if position.numbering is not None:
             position = _with_used_epoch(position, position.numbering, stands)
         targets = tuple(_begun(s.target, s.end) for s in stands if s.target.offset > offset)
+        source_id = self._source_id(part)
         fresh = replace(
-            position,
+            position.superseding(position.source_id, source_id, now_ms()),
             offset=offset,
             numbering=self._next(position),
             leader_epoch=position.leader_epoch if offset == position.offset else -1,
-            source_id=self._source_id(part),
+            source_id=source_id,
             origin=(offset + 1, 0),
             stamp=self._stamp,
             targets=targets,

@@ -6,6 +6,7 @@ number. Whatever cannot be copied any more is told as a `Loss`, never passed ove
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ from sparkmirror.formats.position import (
     next_numbering,
     renumbered,
 )
-from sparkmirror.kafka import admin
+from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -263,6 +264,8 @@ class Resumer:
         """The position to go on from; with another numbering than `position` if a new one must be claimed."""
         if position is None or position.numbering is None:
             return self._begin(part, position, facts, outcome)
+        self._check_current(position, part.topic, self._source_id(part), self._source)
+        self._check_current(position, part.remote, self._target_id(part), self._target)
         first = facts.earliest[part.key]
         if not self._same_source(part, position):
             outcome.losses.append(self._recreated_source(part, first))
@@ -282,6 +285,19 @@ class Resumer:
         if part.compacted or not aligned.keeps_numbering:
             return self._renumber(part, position, position.offset, facts)
         return position
+
+    def _check_current(
+        self, position: Position, topic: str, topic_id: str, cluster: Cluster
+    ) -> None:
+        """An error if a cluster named a topic by an id that was replaced before: then a broker is behind."""
+        if position.is_superseded(topic_id, now_ms()):
+            cluster.refresh([topic])
+            raise messages.broker_error(
+                messages.UNKNOWN_TOPIC_ID,
+                f"The metadata of {topic} on {cluster.settings} names topic id {topic_id}, which another one replaced",
+                remedy="A broker is behind; the next try asks again. If the clusters were exchanged on purpose, the id counts "
+                "an hour after it was replaced.",
+            )
 
     def _recreated_source(self, part: PartitionPlan, first: int) -> Loss:
         return Loss(
@@ -336,7 +352,10 @@ class Resumer:
             position = replace(position, numbering=replace(numbering, epoch=used))
         end = max(facts.target_end.get(part.key, 0), position.target_offset)
         fresh = renumbered(position, self._next(position), offset, end, self._stamp)
-        return replace(fresh, source_id=self._source_id(part), target_id=self._target_id(part))
+        source_id, target_id, now = self._source_id(part), self._target_id(part), now_ms()
+        fresh = fresh.superseding(position.source_id, source_id, now)
+        fresh = fresh.superseding(position.target_id, target_id, now)
+        return replace(fresh, source_id=source_id, target_id=target_id)
 
     def _next(self, position: Position) -> Numbering:
         used = position.numbering
@@ -359,7 +378,9 @@ class Resumer:
                 f"later ones go to {part.remote} (another replication policy?).",
             )
         )
-        return self._renumber(part, replace(position, target_offset=0), position.offset, facts)
+        # That topic lives on under its name: its id is not one of the past.
+        elsewhere = replace(position, target_offset=0, target_id="")
+        return self._renumber(part, elsewhere, position.offset, facts)
 
     def _recreated_target(self, part: PartitionPlan, position: Position, facts: Facts) -> Position:
         mode = self._settings.recreated_target
@@ -411,6 +432,10 @@ class Resumer:
         states = {} if facts.producers is None else facts.producers[part.key]
         state = states.get(numbering.producer_id)
         return alignment.align(pair, position, state, facts.target_end[part.key])
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def hex_id(topic_id: bytes) -> str:

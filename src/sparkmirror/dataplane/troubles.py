@@ -31,7 +31,7 @@ from .positions import PositionStore
 from .record_path import RecordCopy
 from .record_resume import RecordResumer
 from .reporting import Reporter, Standing
-from .resume import Outcome
+from .resume import Outcome, now_ms
 from .routing import Routings
 from .sending import Sender
 
@@ -258,12 +258,16 @@ class Troubles:
             info = cluster.topics.get(name)
             if info is None and copy.whole is not copy:
                 return True  # what a transform names may be deleted at any time: resuming opens it anew
-            if info is None:  # deleted, or not visible yet: look again
+            if info is None or self._is_behind(copy, info.topic_id):
+                # Deleted, or not visible yet, or the broker has not heard of the new one: look again.
                 self.stale = True
                 self._troubled[copy] = now + cluster.settings.retry_backoff_max
                 return False
             return recorded not in ("", info.topic_id.hex())
         return False
+
+    def _is_behind(self, copy: PartitionCopy, topic_id: bytes) -> bool:
+        return copy.whole.position.is_superseded(topic_id.hex(), now_ms())
 
     def _fail(self, copy: PartitionCopy, error: ReplicationError | KafkaError) -> None:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""

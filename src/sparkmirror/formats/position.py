@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+SUPERSEDED_MS: Final = 3_600_000
+"""How long an answer with the id of a topic that was replaced is taken for one of a broker that is behind."""
+_MOST_SUPERSEDED = 4
 SEQUENCES: Final = 1 << 31  # sequence numbers run from 0 to 2^31 - 1 and start over
 MAX_EPOCH: Final = 32_767
 
@@ -31,6 +34,13 @@ class Numbering:
 
     def __str__(self) -> str:
         return f"{self.producer_id}/{self.epoch}"
+
+
+class Superseded(NamedTuple):
+    """The id of a topic, on either side, that was deleted and created again, and when that was noticed (ms)."""
+
+    topic_id: str
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,8 @@ class Position:
     """With transforms: every target partition that may hold records of this numbering. One is named here before it gets any."""
     since: int = -1
     """With transforms: the source offset from which records pass through them; -1 if that is not known."""
+    superseded: tuple[Superseded, ...] = ()
+    """Topics that others of the same name have taken the place of: a broker that still names one of them is behind."""
 
     @property
     def next_offset(self) -> int:
@@ -91,6 +103,20 @@ class Position:
         """Whether nothing has been written under the numbering yet (sequence numbers come back to 0 after 2^31 records)."""
         source, target = self.origin
         return self.sequence == 0 and (self.next_offset == source or self.target_offset <= target)
+
+    def is_superseded(self, topic_id: str, now: int) -> bool:
+        """Whether an answer at `now` (ms) that names this id is out of date."""
+        return any(
+            old.topic_id == topic_id and now - old.at < SUPERSEDED_MS for old in self.superseded
+        )
+
+    def superseding(self, old: str, new: str, now: int) -> Position:
+        """The position that remembers that topic `new` has taken the place of `old`, if both are known and differ."""
+        if not old or not new or old == new:
+            return self
+        others = [known for known in self.superseded if known.topic_id not in (old, new)]
+        kept = (*others, Superseded(old, now))[-_MOST_SUPERSEDED:]
+        return replace(self, superseded=kept)
 
     def target(self, key: tuple[str, int]) -> TargetPosition | None:
         return next((target for target in self.targets if target.key == key), None)
@@ -149,6 +175,8 @@ def encode(entry: Entry) -> bytes | None:
             "origin": f"{position.origin[0]}/{position.origin[1]}",
         }
         value |= _where(position)
+        if position.superseded:
+            value["was"] = " ".join(f"{old.topic_id}@{old.at}" for old in position.superseded)
     if entry.is_claim:
         value["replaces"] = "" if entry.replaces is None else str(entry.replaces)
     return json.dumps(value, separators=(",", ":")).encode()
@@ -199,6 +227,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
         source_id=str(fields["sid"]),
         origin=(int(source_origin), int(target_origin)),
         stamp=int(fields["stamp"]),
+        superseded=tuple(_superseded(text) for text in str(fields.get("was", "")).split()),
     )
     if "transforms" in fields:
         targets = json.loads(fields["targets"])
@@ -220,6 +249,11 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
         return Entry(position)
     pid, _, epoch = replaced.partition("/")
     return Entry(position, True, Numbering(int(pid), int(epoch)) if pid else None)
+
+
+def _superseded(text: str) -> Superseded:
+    topic_id, _, at = text.partition("@")
+    return Superseded(topic_id, int(at))
 
 
 def _target(key: str, row: list[Any]) -> TargetPosition:

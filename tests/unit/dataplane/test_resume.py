@@ -10,9 +10,17 @@ import pytest
 
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore, StoreAddress
-from sparkmirror.dataplane.resume import Outcome, Resumer
+from sparkmirror.dataplane.resume import Outcome, Resumer, now_ms
 from sparkmirror.errors import BrokerError, ConnectionFailed, NumberingLost, TopicRecreated
-from sparkmirror.formats.position import MAX_EPOCH, Entry, Fold, Numbering, Position
+from sparkmirror.formats.position import (
+    MAX_EPOCH,
+    SUPERSEDED_MS,
+    Entry,
+    Fold,
+    Numbering,
+    Position,
+    Superseded,
+)
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.admin import EARLIEST, ProducerState
 from sparkmirror.kafka.cluster import Cluster, PartitionInfo, TopicInfo
@@ -300,6 +308,51 @@ def test_a_source_created_again_is_copied_from_its_beginning(world: World) -> No
     assert "created again" in str(outcome.losses[0])
 
 
+@pytest.mark.parametrize("old", [SOURCE_ID, TARGET_ID])
+def test_an_answer_with_the_id_of_a_topic_that_was_replaced_is_not_believed(
+    world: World, old: bytes
+) -> None:
+    """A broker that is behind named the topic before the one that the position speaks of."""
+    before = replace(standing(), superseded=(Superseded(old.hex(), now_ms()),))
+    world.record(
+        replace(before, source_id="ff" * 16)
+        if old == SOURCE_ID
+        else replace(before, target_id="ff" * 16)
+    )
+    outcome = world.resume(recreated_target="restart")
+    failure = outcome.failed[PLAN.key]
+    assert isinstance(failure, BrokerError)
+    assert failure.retriable
+    assert "which another one replaced" in str(failure)
+    assert not outcome.losses
+
+
+def test_a_replaced_id_that_is_still_named_after_an_hour_is_believed(world: World) -> None:
+    """The clusters themselves were exchanged, and exchanged back."""
+    old = (Superseded(SOURCE_ID.hex(), now_ms() - SUPERSEDED_MS - 1),)
+    world.record(replace(standing(), source_id="ff" * 16, superseded=old))
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert found.source_id == SOURCE_ID.hex()
+    assert [known.topic_id for known in found.superseded] == ["ff" * 16]
+    assert "created again" in str(outcome.losses[0])
+
+
+@pytest.mark.parametrize("side", ["source_id", "target_id"])
+def test_the_id_of_a_topic_that_was_replaced_is_kept_with_the_position(
+    world: World, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None)
+    before = standing()
+    world.record(
+        replace(before, source_id="ff" * 16)
+        if side == "source_id"
+        else replace(before, target_id="ff" * 16)
+    )
+    found = world.resume(recreated_target="restart").positions[PLAN.key]
+    assert [known.topic_id for known in found.superseded] == ["ff" * 16]
+
+
 def test_a_copy_that_goes_to_another_topic_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +363,7 @@ def test_a_copy_that_goes_to_another_topic_now(
     found = outcome.positions[PLAN.key]
     assert (found.next_offset, found.numbering) == (300, Numbering(5, 4))
     assert found.target_id == TARGET_ID.hex()
+    assert found.superseded == ()  # that topic lives on, and the copy may go back to it
     assert "were copied to t on" in str(outcome.losses[0])
 
 

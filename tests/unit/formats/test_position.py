@@ -13,10 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sparkmirror.formats.position import (
     MAX_EPOCH,
     SEQUENCES,
+    SUPERSEDED_MS,
     Entry,
     Fold,
     Numbering,
     Position,
+    Superseded,
     TargetPosition,
     advance,
     decode,
@@ -40,6 +42,10 @@ numbered = st.builds(
     target_id=hex_ids,
     origin=st.tuples(st.integers(0, 1 << 62), st.integers(0, 1 << 62)),
     stamp=st.integers(0, 1 << 62),
+    superseded=st.lists(
+        st.builds(Superseded, st.sampled_from(["00" * 16, "ab" * 16]), st.integers(0, 1 << 62)),
+        max_size=4,
+    ).map(tuple),
 )
 plain = st.builds(Position, offset=st.integers(-1, 1 << 62))
 targets = st.builds(
@@ -431,3 +437,19 @@ class SharedLog(RuleBasedStateMachine):
 
 TestSharedLog = SharedLog.TestCase
 TestSharedLog.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+
+
+def test_the_ids_that_were_replaced_last_are_remembered_for_an_hour() -> None:
+    position = Position(3)
+    assert position.superseding("", "a", 0) == position
+    assert position.superseding("a", "", 0) == position
+    assert position.superseding("a", "a", 0) == position
+    for number in range(9):
+        position = position.superseding(f"{number}", f"{number + 1}", number)
+    assert position.superseded == tuple(Superseded(f"{n}", n) for n in range(5, 9))
+    assert position.is_superseded("8", 8 + SUPERSEDED_MS - 1)
+    assert not position.is_superseded("8", 8 + SUPERSEDED_MS)
+    assert not position.is_superseded("9", 9)
+    back = position.superseding("9", "8", 9)  # believed in the end
+    assert not back.is_superseded("8", 10)
+    assert back.is_superseded("9", 10)
