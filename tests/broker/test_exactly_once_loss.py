@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -280,6 +281,21 @@ def test_the_target_topic_is_created_again_while_running(
             return
         mirrored.wait(task, 500 - first)
     assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
+
+
+def test_what_is_retried_for_long_is_told(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    mirrored = make()
+    mirrored.produce(100)
+    with mirrored.copying(recreated_target="restart") as task:
+        mirrored.wait(task)
+        mirrored.delete_target()
+        mirrored.produce(50)
+        line = f"retrying {mirrored.topic}-0: writing to cluster B "
+        task.until("it is told", lambda: line in caplog.text)
+        assert re.search(r"UNKNOWN_TOPIC_.*; \d tries so far, next try in [\d.]+ s", caplog.text)
+        mirrored.create_target()
+        mirrored.wait(task)
+    mirrored.assert_same()
 
 
 @pytest.mark.parametrize("at_start", [True, False])

@@ -88,6 +88,7 @@ class PartitionCopy:
         "active",
         "attempts",
         "bytes",
+        "fetch_attempts",
         "fetch_error",
         "fetch_trouble",
         "high_watermark",
@@ -130,6 +131,7 @@ class PartitionCopy:
         self.fetch_error: ReplicationError | None = None
         self.active = False
         self.attempts = 0
+        self.fetch_attempts = 0
         self.records = 0
         self.bytes = 0
         self.high_watermark = -1
@@ -193,6 +195,7 @@ class PartitionCopy:
     def feed(self, fetched: Fetched) -> None:
         """Take in what was fetched; where it is damaged, reading stops with `fetch_trouble`."""
         self.high_watermark = fetched.high_watermark
+        self.fetch_attempts = 0
         if not fetched.records:
             return
         try:
@@ -290,7 +293,9 @@ class PartitionCopy:
             return self._is_remembered
         if self.has_work and abs(time.time() - self._heard_at) > _UNHEARD_S:
             # Idle for long, or asleep: the leader may have forgotten us, and another copy may have gone on.
-            self.stalled(messages.UNKNOWN_PRODUCER_ID, "nothing was heard of the target for long")
+            self.stalled(
+                messages.DUPLICATE_SEQUENCE_NUMBER, "nothing was heard of the target for long"
+            )
             return False
         return True
 

@@ -364,6 +364,7 @@ class RecordResumer(Resumer):
         idle = len(stands) - len(ahead)
         if (
             part.compacted
+            or self._is_forgotten(part, position)
             or len(stands) < len(position.targets)
             or (len(stands) > _MANY_TARGETS * max(1, shape.places) and idle > len(stands) // 2)
             or not all(standing.keeps_numbering for standing in stands)

@@ -89,17 +89,21 @@ class Resumer:
         self._settings = settings
         self._stamp = stamp
         self._fresh: tuple[int, int] | None = None
+        self._forgotten: dict[TopicPartition, Numbering] = {}
 
     def resume(
         self,
         partitions: Sequence[PartitionPlan],
         known: Mapping[TopicPartition, Position] | None = None,
+        forgotten: Mapping[TopicPartition, Numbering] | None = None,
     ) -> Outcome:
         """Positions in force for all these partitions; claims that others won are taken over and aligned again.
 
-        `known` is what a running task knows better than the store: its last acknowledged positions.
+        `known` is what a running task knows better than the store: its last acknowledged positions. `forgotten` are numberings
+        that the target's leader refuses to continue (UNKNOWN_PRODUCER_ID, before Kafka 2.5): the next one begins at 0 there.
         """
         outcome = Outcome({}, {}, [])
+        self._forgotten = dict(forgotten or {})
         self._fresh = None  # a numbering that begins anew never has an id that was used before
         open_parts = self._reachable(partitions, outcome)
         known = dict(known or {})
@@ -282,9 +286,12 @@ class Resumer:
         if first > position.next_offset:
             outcome.losses.append(self._retention_loss(part, position.next_offset, first))
             return self._renumber(part, position, first - 1, facts)
-        if part.compacted or not aligned.keeps_numbering:
+        if part.compacted or not aligned.keeps_numbering or self._is_forgotten(part, position):
             return self._renumber(part, position, position.offset, facts)
         return position
+
+    def _is_forgotten(self, part: PartitionPlan, position: Position) -> bool:
+        return self._forgotten.get(part.key) == position.numbering
 
     def _check_current(
         self, position: Position, topic: str, topic_id: str, cluster: Cluster

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from sparkmirror.errors import (
@@ -17,10 +17,11 @@ from sparkmirror.errors import (
     ReplicationError,
     Superseded,
 )
-from sparkmirror.formats.position import Position
+from sparkmirror.formats.position import Numbering, Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import needs
+from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.veil import VEIL
 
 from .fetching import Fetcher
@@ -32,6 +33,7 @@ from .record_path import RecordCopy
 from .record_resume import RecordResumer
 from .reporting import Reporter, Standing
 from .resume import Outcome, now_ms
+from .retries import QUIET_TRIES, Cause, RetryLog
 from .routing import Routings
 from .sending import Sender
 
@@ -52,7 +54,7 @@ _UNKNOWN_CODES = {
     messages.UNKNOWN_TOPIC_ID,
     messages.INCONSISTENT_TOPIC_ID,
 }
-_QUICK_TRIES = 3
+_NONE: Mapping[TopicPartition, Numbering] = {}
 # Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
 _FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
 
@@ -97,6 +99,7 @@ class Troubles:
         self._attempts: dict[PartitionCopy, int] = {}
         """How often those that stand still were tried again."""
         self._told: Exception | None = None
+        self._retries = RetryLog(plan.flow)
         self.stale = False
         """Set when the metadata should be read anew before the next try."""
 
@@ -120,6 +123,7 @@ class Troubles:
         """It goes on: the next trouble is a new one."""
         self._waits.pop(copy, None)
         self._attempts.pop(copy, None)
+        self._retries.passed(copy.plan)
 
     def look_for_refusals(self, copies: Iterable[PartitionCopy]) -> None:
         """Stop those whose leaders do not let us in (any more): a person has to see to that, and must see it."""
@@ -137,17 +141,21 @@ class Troubles:
     def turn(self, now: float) -> None:
         """Deal with what is due."""
         to_resume: dict[PartitionCopy, None] = {}
+        forgotten: dict[TopicPartition, Numbering] = {}
         for copy in [copy for copy, at in self._troubled.items() if at <= now]:
             if copy.trouble:
+                code, numbering = copy.trouble, copy.numbering
                 if copy.outstanding == 0 and self._target_trouble(copy, now):
                     to_resume[copy.whole] = None
+                    if code == messages.UNKNOWN_PRODUCER_ID and numbering is not None:
+                        forgotten[copy.key] = numbering
             elif copy.fetch_trouble:
                 if self._source_trouble(copy, now):
                     to_resume[copy] = None
             else:
                 self._troubled.pop(copy, None)
         if to_resume:
-            self.resume(list(to_resume))
+            self.resume(list(to_resume), forgotten)
 
     def _target_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the target refused; True if the partition must be aligned anew."""
@@ -186,12 +194,27 @@ class Troubles:
 
     def _renumber_trouble(self, copy: PartitionCopy, code: int, now: float) -> bool:
         whole = copy.whole
-        if whole.attempts > _QUICK_TRIES and self._troubled.get(copy, 0.0) == 0.0:
-            self._troubled[copy] = now + self._plan.target.retry_backoff_max
+        if whole.attempts > QUIET_TRIES and self._troubled.get(copy, 0.0) == 0.0:
+            wait = self._plan.target.retry_backoff_max
+            self._troubled[copy] = now + wait
+            self._note_retry(copy, code, whole.attempts, wait, at_target=True)
             return False
         self._give_way(copy, code)
-        whole.attempts = min(whole.attempts + 1, 10)
+        whole.attempts += 1
         return True
+
+    def _note_retry(
+        self, copy: PartitionCopy, code: int, tries: int, wait: float, *, at_target: bool
+    ) -> None:
+        name = messages.error_name(code)
+        if at_target:
+            text = copy.trouble_text
+            cause = Cause(
+                f"writing to {self._plan.target}", name if text is None else f"{name} ({text})"
+            )
+        else:
+            cause = Cause(f"reading from {self._plan.source}", name)
+        self._retries.failed(copy.whole.plan, cause, tries, wait)
 
     def _give_way(self, copy: PartitionCopy, code: int) -> None:
         """Stop a partition that another copy writes as well, where the target's leader cannot hold the two apart for long."""
@@ -247,9 +270,9 @@ class Troubles:
             self.stale = True
         if self._troubled.get(copy, 0.0) == 0.0:
             settings = self._plan.target if at_target else self._plan.source
-            wait = min(settings.retry_backoff * 2**copy.attempts, settings.retry_backoff_max)
-            copy.attempts = min(copy.attempts + 1, 10)
-            self._troubled[copy] = now + wait
+            tries = copy.attempts if at_target else copy.fetch_attempts
+            wait = min(settings.retry_backoff * 2 ** min(tries, 10), settings.retry_backoff_max)
+            self._wait(copy, code, now, wait, at_target=at_target)
             return False
         if code in _UNKNOWN_CODES:
             cluster = self._ends.target if at_target else self._ends.source
@@ -261,10 +284,23 @@ class Troubles:
             if info is None or self._is_behind(copy, info.topic_id):
                 # Deleted, or not visible yet, or the broker has not heard of the new one: look again.
                 self.stale = True
-                self._troubled[copy] = now + cluster.settings.retry_backoff_max
+                wait = cluster.settings.retry_backoff_max
+                self._wait(copy, code, now, wait, at_target=at_target)
                 return False
             return recorded not in ("", info.topic_id.hex())
         return False
+
+    def _wait(
+        self, copy: PartitionCopy, code: int, now: float, wait: float, *, at_target: bool
+    ) -> None:
+        """Let a partition wait until its next try."""
+        if at_target:
+            copy.attempts += 1
+        else:
+            copy.fetch_attempts += 1
+        self._troubled[copy] = now + wait
+        tries = copy.attempts if at_target else copy.fetch_attempts
+        self._note_retry(copy, code, tries, wait, at_target=at_target)
 
     def _is_behind(self, copy: PartitionCopy, topic_id: bytes) -> bool:
         return copy.whole.position.is_superseded(topic_id.hex(), now_ms())
@@ -320,6 +356,7 @@ class Troubles:
 
     def retry(self, now: float) -> None:
         """Try again those whose time has come."""
+        self._retries.tell(now)
         due: list[PartitionCopy] = []
         for copy, (error, at, wait) in list(self._failed.items()):
             if at > now:
@@ -341,13 +378,15 @@ class Troubles:
             copy.take_over(position)
         return moved
 
-    def resume(self, copies: list[PartitionCopy]) -> None:
-        """Find out where these partitions stand, and go on from there."""
+    def resume(
+        self, copies: list[PartitionCopy], forgotten: Mapping[TopicPartition, Numbering] = _NONE
+    ) -> None:
+        """Find out where these partitions stand, and go on from there; `forgotten` are numberings that leaders do not know."""
         self._drop_troubles(copies)
         plans = [copy.plan for copy in copies]
         known = {copy.key: copy.position for copy in copies if copy.numbering is not None}
         try:
-            outcome = self._resumer.resume(plans, known)
+            outcome = self._resumer.resume(plans, known, forgotten)
         except KafkaError as error:  # of all of them: a cluster, or the store of positions
             self.stale = True
             outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
