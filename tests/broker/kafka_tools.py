@@ -97,8 +97,21 @@ def create_topic(
 
 
 def delete_topic(bootstrap: str, topic: str, **client: Any) -> None:
-    """Delete a topic."""
-    _admin(bootstrap, client).delete_topics([topic])[topic].result(PATIENCE_S)
+    """Delete a topic and wait until its name is free: with ZooKeeper that is later than it leaves the metadata."""
+    admin = _admin(bootstrap, client)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    wait_for(f"{topic} is gone", lambda: _is_free(admin, topic))
+
+
+def _is_free(admin: AdminClient, topic: str) -> bool:
+    new = NewTopic(topic, 1, -1)
+    try:
+        admin.create_topics([new], validate_only=True)[topic].result(PATIENCE_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return False
+    return topic not in admin.list_topics(timeout=PATIENCE_S).topics
 
 
 def add_partitions(bootstrap: str, topic: str, total: int, **client: Any) -> None:

@@ -21,8 +21,6 @@ from kafka_tools import (
     create_topic,
     delete_topic,
     produce,
-    topics,
-    wait_for,
 )
 
 from sparkmirror.dataplane.plan import PartitionPlan
@@ -79,10 +77,10 @@ class Mirrored:
         )
 
     def delete_source(self) -> None:
-        _delete(self.source, self.topic)
+        delete_topic(self.source.bootstrap, self.topic)
 
     def delete_target(self) -> None:
-        _delete(self.target, self.remote)
+        delete_topic(self.target.bootstrap, self.remote)
 
     # -- records ------------------------------------------------------------------------------
 
@@ -295,11 +293,6 @@ def _records(cluster: Cluster, topic: str, partitions: int) -> int:
     first = admin.list_offsets(cluster, keys, admin.EARLIEST)
     last = admin.list_offsets(cluster, keys, admin.LATEST)
     return sum(last[key] - first[key] for key in keys)
-
-
-def _delete(cluster: KafkaCluster, topic: str) -> None:
-    delete_topic(cluster.bootstrap, topic)
-    wait_for(f"{topic} is gone", lambda: topic not in topics(cluster.bootstrap))
 
 
 def lose_tails(cluster: KafkaCluster, keep: Mapping[str, int]) -> dict[str, int]:

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import NumberingLost
-from sparkmirror.formats.position import Position, advance, distance
+from sparkmirror.formats.position import (
+    NO_FINGERPRINT,
+    Fingerprint,
+    Position,
+    advance,
+    distance,
+)
 from sparkmirror.kafka import admin, log, messages, records
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.cluster import Cluster
@@ -184,11 +190,17 @@ def walk(
             position,
             offset=record.offset,
             sequence=advance(position.sequence, count),
-            leader_epoch=piece.leader_epoch,
+            fingerprint=_fingerprint(pair, piece),
         )
     raise NumberingLost(
         f"{pair}: {pair.remote} holds {left} record(s) more under producer {position.numbering} than the source."
     )
+
+
+def _fingerprint(pair: Pair, piece: Piece) -> Fingerprint:
+    """That of the source batch; a shaped piece has only the leader epoch of its own."""
+    found = piece.fingerprint
+    return found if pair.shape is None else Fingerprint(found.leader_epoch)
 
 
 def _available(pair: Pair, start: int) -> Iterator[Piece]:
@@ -225,7 +237,9 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     rewound = _rewind(pair, at_end, -gained)
     if rewound is None:
         trouble += " Some of them are gone from the source as well."
-        return Aligned(replace(at_end, offset=_earliest(pair) - 1, leader_epoch=-1), False, trouble)
+        return Aligned(
+            replace(at_end, offset=_earliest(pair) - 1, fingerprint=NO_FINGERPRINT), False, trouble
+        )
     return Aligned(rewound, keeps, trouble)
 
 
@@ -237,7 +251,9 @@ def _rewind(pair: Pair, position: Position, count: int) -> Position | None:
         before = _count_before(pair, start, position.next_offset)
         if before >= count:
             sequence = advance(position.sequence, -before)
-            begin = replace(position, offset=start - 1, sequence=sequence, leader_epoch=-1)
+            begin = replace(
+                position, offset=start - 1, sequence=sequence, fingerprint=NO_FINGERPRINT
+            )
             return walk(pair, begin, before - count)
         if start == earliest:
             return None
@@ -268,7 +284,7 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
     earliest = _earliest(pair)
     start = max(position.next_offset, earliest)
     marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
-    before, trouble = Mark(position.offset, None, 0, position.leader_epoch), ""
+    before, trouble = Mark(position.offset, None, 0, position.fingerprint), ""
     if pair.compacted or tail.is_mixed:
         done = anchors.covered(marks, tail.marks)
     elif earliest > position.next_offset:
@@ -283,7 +299,7 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
         )
     last = marks[done - 1] if done else before
     return Aligned(
-        replace(at_end, offset=last.offset, leader_epoch=last.leader_epoch), False, trouble
+        replace(at_end, offset=last.offset, fingerprint=last.fingerprint), False, trouble
     )
 
 
@@ -292,7 +308,7 @@ def _marks(pair: Pair, start: int, most: int, *, has_times: bool) -> Iterator[Ma
     left = most
     for piece in _available(pair, start):
         for record in piece.records()[:left]:
-            yield mark_of(record, has_times, piece.leader_epoch)
+            yield mark_of(record, has_times, _fingerprint(pair, piece))
         left -= piece.count
         if left <= 0:
             return

@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sparkmirror.formats.position import NO_FINGERPRINT, Fingerprint
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -18,7 +20,7 @@ class Mark:
     offset: int
     key: bytes | None
     digest: int
-    leader_epoch: int = -1
+    fingerprint: Fingerprint = NO_FINGERPRINT
 
 
 def common(source: Sequence[Mark], tail: Sequence[Mark], unseen: int = 0) -> int:

@@ -62,13 +62,13 @@ class Fetcher:
             return self.forget(copy)
         info = self._cluster.topics.get(copy.key[0])
         part = info.partitions.get(copy.key[1]) if info is not None else None
-        if info is None or part is None or part.leader not in self._cluster.brokers:
+        if info is None or part is None:  # deleted: when it is there again, it may be another
+            return self._stop(copy, messages.UNKNOWN_TOPIC_OR_PARTITION)
+        if part.leader not in self._cluster.brokers:
             self.stale = True
             return self.forget(copy)
         if not copy.is_source(info.topic_id):
-            copy.fetch_trouble = messages.UNKNOWN_TOPIC_ID
-            self.forget(copy)
-            return self._fetched(copy)
+            return self._stop(copy, messages.UNKNOWN_TOPIC_ID)
         node = self._reader_node(copy.key, part.leader)
         home = self._home.get(copy.key)
         if home is not None and home != node:
@@ -151,6 +151,9 @@ class Fetcher:
             return
         if messages.is_stale_metadata(code):
             self.stale = True
+        self._stop(copy, code)
+
+    def _stop(self, copy: PartitionCopy, code: int) -> None:
         copy.fetch_trouble = code
         self.forget(copy)
         self._fetched(copy)

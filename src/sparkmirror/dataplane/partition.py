@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
 from sparkmirror.formats.offset_map import NO_ID, TopicIds
-from sparkmirror.formats.position import Numbering, Position, advance
+from sparkmirror.formats.position import NO_FINGERPRINT, Numbering, Position, advance
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched
 
@@ -74,9 +74,9 @@ class PartitionCopy:
         "_budget",
         "_done_sequence",
         "_fed_to",
+        "_fingerprint",
         "_heard_at",
         "_is_remembered",
-        "_leader_epoch",
         "_offset",
         "_ready",
         "_settings",
@@ -115,7 +115,7 @@ class PartitionCopy:
         self._fed_to = _NEVER
         self._done_sequence = 0
         self._target_offset = 0
-        self._leader_epoch = -1
+        self._fingerprint = NO_FINGERPRINT
         self._topic_ids = b"", b""
         self._stream = Stream(0, settings.fetch.isolation)
         self._addresser = Addresser()
@@ -224,7 +224,7 @@ class PartitionCopy:
         if self._offset < self._fed_to or stream.next_offset <= self._offset + 1:
             return False
         self._offset = stream.next_offset - 1
-        self._leader_epoch = stream.leader_epoch
+        self._fingerprint = stream.fingerprint
         return True
 
     def push(self, piece: Piece) -> None:
@@ -339,7 +339,7 @@ class PartitionCopy:
         self._offset = sent.last_offset
         self._done_sequence = advance(sent.sequence, sent.count)
         self._target_offset = base_offset + sent.count
-        self._leader_epoch = piece.leader_epoch
+        self._fingerprint = piece.fingerprint
         self._pass_over()
         self.attempts = 0
         self.records += sent.count
@@ -394,7 +394,7 @@ class PartitionCopy:
             offset=self._offset,
             sequence=self._done_sequence,
             target_offset=self._target_offset,
-            leader_epoch=self._leader_epoch,
+            fingerprint=self._fingerprint,
         )
 
     @property
@@ -408,7 +408,7 @@ class PartitionCopy:
         self._fed_to = _NEVER  # what was fetched so far does not belong to this position
         self._done_sequence = position.sequence
         self._target_offset = position.target_offset
-        self._leader_epoch = position.leader_epoch
+        self._fingerprint = position.fingerprint
         self._topic_ids = bytes.fromhex(position.source_id), bytes.fromhex(position.target_id)
 
     def is_source(self, topic_id: bytes) -> bool:
@@ -430,7 +430,7 @@ class PartitionCopy:
         self.take_over(position)
         self._addresser.begin(position.numbering, position.sequence)
         self._stream = Stream(
-            position.next_offset, self._settings.fetch.isolation, position.leader_epoch
+            position.next_offset, self._settings.fetch.isolation, position.fingerprint
         )
         self._fed_to = position.offset
         self.suspend()

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats.offset_map import TopicIds
-from sparkmirror.formats.position import Position, TargetPosition
+from sparkmirror.formats.position import Fingerprint, Position, TargetPosition
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.fetch import Fetched, TopicPartition
 
@@ -105,7 +105,7 @@ class _Step:
     """One piece of the source on its way: done when each of these lanes has so many records acknowledged."""
 
     offset: int
-    leader_epoch: int
+    fingerprint: Fingerprint
     lanes: list[tuple[Counted, int]]
 
     @property
@@ -156,7 +156,7 @@ class RecordCopy(PartitionCopy):
         self._routing = Routing(plan, PLAIN)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._steps: deque[_Step] = deque()
-        self._held: tuple[int, int, Parts] | None = None
+        self._held: tuple[int, Fingerprint, Parts] | None = None
         self._finish_at = -1
         self.wanted: tuple[TopicPartition, ...] = ()
         """Targets that must be opened before it can go on."""
@@ -199,15 +199,15 @@ class RecordCopy(PartitionCopy):
             except CorruptBatch as error:
                 self._stop_at(piece, error)
                 return
-            self._pass_on(piece.last_offset, piece.leader_epoch, parts)
+            self._pass_on(piece.last_offset, piece.fingerprint, parts)
 
-    def _pass_on(self, offset: int, leader_epoch: int, parts: Parts) -> None:
+    def _pass_on(self, offset: int, fingerprint: Fingerprint, parts: Parts) -> None:
         """What becomes of the source up to an offset goes to its lanes, or is held until all of them are there."""
         wanted = self._without_lanes(parts)
         if wanted:
-            self._held, self.wanted = (offset, leader_epoch, parts), wanted
+            self._held, self.wanted = (offset, fingerprint, parts), wanted
         else:
-            self._enter(offset, leader_epoch, parts)
+            self._enter(offset, fingerprint, parts)
 
     def _without_lanes(self, parts: Parts) -> tuple[TopicPartition, ...]:
         """The targets that have no lane yet. Of a topic on which records are placed by key all partitions get one at once."""
@@ -236,24 +236,24 @@ class RecordCopy(PartitionCopy):
         self._count(-self.ready_bytes)
         self._task.unreadable(self)
 
-    def _enter(self, offset: int, epoch: int, parts: Parts) -> None:
+    def _enter(self, offset: int, fingerprint: Fingerprint, parts: Parts) -> None:
         taken: list[tuple[Counted, int]] = []
         for key, part in parts:
             lane = self._lanes[key]
             if lane.take(part):
                 taken.append((lane, lane.pushed))
         if taken:
-            self._steps.append(_Step(offset, epoch, taken))
+            self._steps.append(_Step(offset, fingerprint, taken))
         elif self._steps:  # nothing of it is to be written: it is done with the one before
-            self._steps[-1].offset, self._steps[-1].leader_epoch = offset, epoch
+            self._steps[-1].offset, self._steps[-1].fingerprint = offset, fingerprint
         else:
-            self._reach(offset, epoch)
+            self._reach(offset, fingerprint)
             self._pass_over()
             self._task.moved(self)
 
-    def _reach(self, offset: int, leader_epoch: int) -> None:
+    def _reach(self, offset: int, fingerprint: Fingerprint) -> None:
         self._offset = offset
-        self._leader_epoch = leader_epoch
+        self._fingerprint = fingerprint
 
     def opened(self, targets: Sequence[TargetPosition]) -> None:
         """Targets that were wanted are in the store now: go on."""
@@ -335,7 +335,7 @@ class RecordCopy(PartitionCopy):
     def _step_on(self) -> None:
         while self._steps and self._steps[0].is_done:
             step = self._steps.popleft()
-            self._reach(step.offset, step.leader_epoch)
+            self._reach(step.offset, step.fingerprint)
         self._pass_over()
 
     def moved(self, copy: PartitionCopy) -> None:
@@ -359,12 +359,12 @@ class RecordCopy(PartitionCopy):
             standing = next((lane.position for lane in self._lanes.values()), self._base)
             if self._offset <= standing.offset:
                 return standing
-            return replace(standing, offset=self._offset, leader_epoch=self._leader_epoch)
+            return replace(standing, offset=self._offset, fingerprint=self._fingerprint)
         targets = tuple(lane.standing(self._offset) for lane in self._lanes.values())
         return replace(
             self._base,
             offset=self._offset,
-            leader_epoch=self._leader_epoch,
+            fingerprint=self._fingerprint,
             targets=targets or self._base.targets,
         )
 

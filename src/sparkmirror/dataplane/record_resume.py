@@ -16,7 +16,14 @@ from typing import Any
 
 from sparkmirror.errors import BrokerError, ConfigError, TopicRecreated
 from sparkmirror.formats.offset_map import NO_ID, Place, Run, TopicIds
-from sparkmirror.formats.position import Numbering, Position, TargetPosition, distance
+from sparkmirror.formats.position import (
+    NO_FINGERPRINT,
+    Fingerprint,
+    Numbering,
+    Position,
+    TargetPosition,
+    distance,
+)
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.fetch import TopicPartition
@@ -43,7 +50,7 @@ class _Standing:
     epoch: int
     """The newest epoch of our producer that its leader knows of; -1 if none."""
     keeps_numbering: bool
-    leader_epoch: int
+    fingerprint: Fingerprint
 
 
 class RecordResumer(Resumer):
@@ -206,7 +213,7 @@ class RecordResumer(Resumer):
         first = facts.earliest[part.key]
         self._check_current(position, part.topic, self._source_id(part), self._source)
         position = self._superseding_targets(position)
-        if not self._same_source(part, position):
+        if part.key in facts.recreated or not self._same_source(part, position):
             outcome.losses.append(self._recreated_source(part, first))
             return self._switched(part, replace(position, since=-1), first - 1, facts, ())
         if self._is_truncated(part, position, facts):
@@ -278,7 +285,7 @@ class RecordResumer(Resumer):
             target_offset=found.target_offset,
             target_id=hex_id(self._target.topic(target.topic).topic_id),
         )
-        return _Standing(moved, end, epoch, aligned.keeps_numbering, found.leader_epoch)
+        return _Standing(moved, end, epoch, aligned.keeps_numbering, found.fingerprint)
 
     def align_target(
         self, part: PartitionPlan, position: Position, target: TargetPosition, routing: Routing
@@ -370,11 +377,11 @@ class RecordResumer(Resumer):
             or not all(standing.keeps_numbering for standing in stands)
         ):
             return self._anew(part, position, low, stands)
-        epoch = position.leader_epoch
+        fingerprint = position.fingerprint
         if low != position.offset:
-            epoch = next(s.leader_epoch for s in stands if s.target.offset == low)
+            fingerprint = next(s.fingerprint for s in stands if s.target.offset == low)
         targets = tuple(standing.target for standing in stands)
-        return replace(position, offset=low, leader_epoch=epoch, targets=targets)
+        return replace(position, offset=low, fingerprint=fingerprint, targets=targets)
 
     # -- new numberings -----------------------------------------------------------------------
 
@@ -393,7 +400,7 @@ class RecordResumer(Resumer):
             position.superseding(position.source_id, source_id, now_ms()),
             offset=offset,
             numbering=self._next(position),
-            leader_epoch=position.leader_epoch if offset == position.offset else -1,
+            fingerprint=position.fingerprint if offset == position.offset else NO_FINGERPRINT,
             source_id=source_id,
             origin=(offset + 1, 0),
             stamp=self._stamp,

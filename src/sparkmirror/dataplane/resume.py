@@ -19,6 +19,7 @@ from sparkmirror.errors import (
 )
 from sparkmirror.formats.position import (
     MAX_EPOCH,
+    NO_FINGERPRINT,
     Numbering,
     Position,
     distance,
@@ -34,6 +35,7 @@ from . import alignment
 from .alignment import Aligned, Pair
 from .plan import CopySettings, PartitionPlan
 from .positions import PositionStore
+from .source_identity import recreated
 
 _ROUNDS = 5
 
@@ -70,6 +72,8 @@ class Facts:
     target_end: dict[TopicPartition, int]
     producers: dict[TopicPartition, dict[int, ProducerState]] | None
     truncated_to: dict[TopicPartition, int]
+    recreated: frozenset[TopicPartition] = frozenset()
+    """Partitions of source topics without ids that were deleted and created again."""
 
 
 class Resumer:
@@ -216,15 +220,31 @@ class Resumer:
         }
         ends = admin.list_offsets(self._target, remotes, admin.LATEST)
         producers = admin.describe_producers(self._target, remotes)
+        earliest = admin.list_offsets(self._source, keys, admin.EARLIEST)
+        latest = admin.list_offsets(self._source, keys, admin.LATEST)
+        truncated = self._truncations(parts, known)
+        positions = self._without_ids(parts, known)
         return Facts(
-            earliest=admin.list_offsets(self._source, keys, admin.EARLIEST),
-            latest=admin.list_offsets(self._source, keys, admin.LATEST),
+            earliest=earliest,
+            latest=latest,
             target_end={remotes[key]: end for key, end in ends.items()},
             producers=None
             if producers is None
             else {remotes[key]: states for key, states in producers.items()},
-            truncated_to=self._truncations(parts, known),
+            truncated_to=truncated,
+            recreated=recreated(self._source, positions, earliest, latest, truncated),
         )
+
+    def _without_ids(
+        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
+    ) -> dict[PartitionPlan, Position]:
+        """The positions of partitions whose source topic has no id (brokers before 2.8) to tell it from another."""
+        found = {part: self._position(part, known) for part in parts if not self._source_id(part)}
+        return {
+            part: position
+            for part, position in found.items()
+            if position is not None and position.numbering is not None and position.offset >= 0
+        }
 
     def _truncations(
         self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
@@ -232,10 +252,10 @@ class Resumer:
         """Where a source log now ends below what we read of it: an unclean election took records back."""
         positions = {part.key: self._position(part, known) for part in parts}
         epochs = {
-            part.key: position.leader_epoch
+            part.key: position.fingerprint.leader_epoch
             for part in parts
             if (position := positions[part.key]) is not None
-            and position.leader_epoch >= 0
+            and position.fingerprint.leader_epoch >= 0
             and self._same_source(part, position)
         }
         if not epochs:
@@ -271,7 +291,7 @@ class Resumer:
         self._check_current(position, part.topic, self._source_id(part), self._source)
         self._check_current(position, part.remote, self._target_id(part), self._target)
         first = facts.earliest[part.key]
-        if not self._same_source(part, position):
+        if part.key in facts.recreated or not self._same_source(part, position):
             outcome.losses.append(self._recreated_source(part, first))
             return self._renumber(part, replace(position, target_offset=0), first - 1, facts)
         if position.target_id not in ("", self._target_id(part)) and self._target_id(part):
@@ -351,8 +371,8 @@ class Resumer:
         self, part: PartitionPlan, position: Position, offset: int, facts: Facts
     ) -> Position:
         states = {} if facts.producers is None else facts.producers.get(part.key, {})
-        if offset != position.offset:  # the leader epoch is that of another record
-            position = replace(position, leader_epoch=-1)
+        if offset != position.offset:  # the fingerprint is that of another record
+            position = replace(position, fingerprint=NO_FINGERPRINT)
         numbering = position.numbering
         if numbering is not None and numbering.producer_id in states:
             used = max(numbering.epoch, states[numbering.producer_id].epoch)

@@ -10,11 +10,13 @@ import struct
 from collections.abc import Sequence
 
 from sparkmirror.errors import CorruptBatch
+from sparkmirror.formats.position import NO_FINGERPRINT, Fingerprint
 from sparkmirror.kafka import records
 from sparkmirror.kafka.batches import (
     LOG_APPEND_TIME,
     Batch,
     crc_matches,
+    crc_of,
     leader_epoch_of,
     magic_of,
     whole_batches,
@@ -80,8 +82,13 @@ class Piece:
         return self.last_offset - self.first_offset + 1 == self.count
 
     @property
-    def leader_epoch(self) -> int:
-        return leader_epoch_of(self.view) if self.batch is None else int(self.batch.leader_epoch)
+    def fingerprint(self) -> Fingerprint:
+        """That of the batch as it was read, though it may be re-addressed by now."""
+        batch = self.batch
+        if batch is not None and self.original is None:
+            return Fingerprint(batch.leader_epoch, batch.crc)
+        view = self.view if self.original is None else self.original
+        return Fingerprint(leader_epoch_of(view), crc_of(view))
 
     @property
     def codec(self) -> int:
@@ -129,15 +136,17 @@ class Stream:
     """Reads one partition from an offset on.
 
     Invariants: `next_offset` is the offset after everything that was fed and understood; it never goes back, and no record
-    below the offset it began with is ever given out. `leader_epoch` is that of the last batch before `next_offset`, copied or
-    not: both go to the broker together, which would else take its own log for one that was cut back.
+    below the offset it began with is ever given out. `leader_epoch` and `crc` are those of the last batch before `next_offset`,
+    copied or not: offset and epoch go to the broker together, which would else take its own log for one that was cut back.
     """
 
-    __slots__ = ("_committed_only", "leader_epoch", "next_offset")
+    __slots__ = ("_committed_only", "crc", "leader_epoch", "next_offset")
 
-    def __init__(self, next_offset: int, isolation: int, leader_epoch: int = -1) -> None:
+    def __init__(
+        self, next_offset: int, isolation: int, fingerprint: Fingerprint = NO_FINGERPRINT
+    ) -> None:
         self.next_offset = next_offset
-        self.leader_epoch = leader_epoch
+        self.leader_epoch, self.crc = fingerprint
         self._committed_only = isolation == READ_COMMITTED
 
     def feed(self, fetched: Fetched) -> list[Piece]:
@@ -156,6 +165,7 @@ class Stream:
         for view in whole_batches(fetched.records):
             if magic_of(view) < 2:
                 self._cut(view, pieces)
+                self.crc = crc_of(view)
                 continue
             batch = Batch(view)
             last = batch.base_offset + batch.last_offset_delta
@@ -170,6 +180,7 @@ class Stream:
                 pieces.append(Piece(view, batch, first, last, count, batch.max_timestamp))
                 self.next_offset = last + 1
                 self.leader_epoch = batch.leader_epoch
+                self.crc = batch.crc
                 continue
             if batch.attributes & 0x30:  # transactional or control
                 while aborted and aborted[-1][1] <= last:
@@ -183,6 +194,11 @@ class Stream:
                 self._add(view, batch, pieces)
             self.next_offset = last + 1
             self.leader_epoch = batch.leader_epoch
+            self.crc = batch.crc
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(self.leader_epoch, self.crc)
 
     def _add(self, view: memoryview, batch: Batch, pieces: list[Piece]) -> None:
         if batch.base_offset < self.next_offset or batch.attributes & LOG_APPEND_TIME:

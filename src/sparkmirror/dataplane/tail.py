@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sparkmirror.formats.position import Numbering, Position, advance, distance
+from sparkmirror.formats.position import (
+    NO_FINGERPRINT,
+    Fingerprint,
+    Numbering,
+    Position,
+    advance,
+    distance,
+)
 from sparkmirror.kafka import admin, log, records
 from sparkmirror.kafka.batches import LOG_APPEND_TIME, Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
@@ -221,11 +228,13 @@ def end_sequence(batch: Batch) -> int:
     return advance(batch.base_sequence, batch.last_offset_delta + 1)
 
 
-def mark_of(record: records.Record, has_times: bool, leader_epoch: int = -1) -> Mark:
+def mark_of(
+    record: records.Record, has_times: bool, fingerprint: Fingerprint = NO_FINGERPRINT
+) -> Mark:
     """A record by its content; without its time where the target stamps its own."""
     time_of = record.timestamp if has_times else 0
     digest = hash((time_of, record.key, record.value, tuple(record.headers)))
-    return Mark(record.offset, record.key, digest, leader_epoch)
+    return Mark(record.offset, record.key, digest, fingerprint)
 
 
 def _is_of(batch: Batch, numbering: Numbering) -> bool:

@@ -19,7 +19,7 @@ from sparkmirror.errors import (
 )
 from sparkmirror.formats.position import Numbering, Position
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.veil import VEIL
@@ -287,6 +287,8 @@ class Troubles:
                 wait = cluster.settings.retry_backoff_max
                 self._wait(copy, code, now, wait, at_target=at_target)
                 return False
+            if info.topic_id == NO_TOPIC_ID:
+                return True  # it may be another one: its records tell
             return recorded not in ("", info.topic_id.hex())
         return False
 

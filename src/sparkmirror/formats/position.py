@@ -43,6 +43,16 @@ class Superseded(NamedTuple):
     at: int
 
 
+class Fingerprint(NamedTuple):
+    """What tells the source batch that holds the last copied record from one of another log; -1: not known."""
+
+    leader_epoch: int = -1
+    crc: int = -1
+
+
+NO_FINGERPRINT: Final = Fingerprint()
+
+
 @dataclass(frozen=True, slots=True)
 class TargetPosition:
     """How far one target partition has come with the records that transforms send there."""
@@ -76,8 +86,8 @@ class Position:
     """Sequence number of the next record."""
     target_offset: int = 0
     """Where the next record is expected on the target, or any earlier offset."""
-    leader_epoch: int = -1
-    """Leader epoch of the last source batch, to notice a truncated source."""
+    fingerprint: Fingerprint = NO_FINGERPRINT
+    """Of the source batch that holds `offset`, to notice a log that was cut back or belongs to a topic created again."""
     source_id: str = ""
     target_id: str = ""
     origin: tuple[int, int] = (0, 0)
@@ -130,7 +140,7 @@ class Position:
             offset=offset,
             sequence=target.sequence,
             target_offset=target.target_offset,
-            leader_epoch=self.leader_epoch if offset == self.offset else -1,
+            fingerprint=self.fingerprint if offset == self.offset else NO_FINGERPRINT,
             target_id=target.target_id,
             origin=(begin, target.origin),
             transforms=None,
@@ -169,7 +179,8 @@ def encode(entry: Entry) -> bytes | None:
         value |= {
             "pid": position.numbering.producer_id,
             "epoch": position.numbering.epoch,
-            "leader": position.leader_epoch,
+            "leader": position.fingerprint.leader_epoch,
+            "crc": position.fingerprint.crc,
             "sid": position.source_id,
             "stamp": position.stamp,
             "origin": f"{position.origin[0]}/{position.origin[1]}",
@@ -223,7 +234,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
     position = Position(
         offset=offset,
         numbering=Numbering(int(fields["pid"]), int(fields["epoch"])),
-        leader_epoch=int(fields["leader"]),
+        fingerprint=Fingerprint(int(fields["leader"]), int(fields.get("crc", -1))),
         source_id=str(fields["sid"]),
         origin=(int(source_origin), int(target_origin)),
         stamp=int(fields["stamp"]),

@@ -42,6 +42,7 @@ class Batch:
         "base_sequence",
         "base_timestamp",
         "count",
+        "crc",
         "last_offset_delta",
         "leader_epoch",
         "magic",
@@ -58,7 +59,7 @@ class Batch:
             _,
             self.leader_epoch,
             self.magic,
-            _,
+            self.crc,
             self.attributes,
             self.last_offset_delta,
             self.base_timestamp,
@@ -125,6 +126,16 @@ def magic_of(view: memoryview) -> int:
 def leader_epoch_of(view: memoryview) -> int:
     """The epoch of the leader that took the batch; -1 where message sets of old brokers do not tell."""
     return int(_I32.unpack_from(view, 12)[0]) if view[16] >= 2 else -1
+
+
+def base_offset_of(view: memoryview) -> int:
+    """The offset that stands in front: of a batch its first, of a message set of an old broker its last record's."""
+    return int(_I64.unpack_from(view)[0])
+
+
+def crc_of(view: memoryview) -> int:
+    """The checksum that a batch, or a message of an old broker, carries."""
+    return int(_U32.unpack_from(view, 17 if view[16] >= 2 else 12)[0])
 
 
 def end_offset(view: memoryview) -> int:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sparkmirror.errors import KafkaError
-from sparkmirror.kafka import messages, produce
+from sparkmirror.errors import BrokerError, KafkaError
+from sparkmirror.kafka import admin, messages, produce
 from sparkmirror.kafka.batches import end_offset, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import needs
-from sparkmirror.kafka.fetch import Fetched, FetchLimits, FetchSession, Wanted, fetch_version
+from sparkmirror.kafka.fetch import (
+    READ_UNCOMMITTED,
+    Fetched,
+    FetchLimits,
+    FetchSession,
+    TopicPartition,
+    Wanted,
+    fetch_version,
+)
 
 _EMPTY = memoryview(b"")
+_PEEK = FetchLimits(max_wait_ms=100, partition_max_bytes=16 << 10, isolation=READ_UNCOMMITTED)
 
 
 def fetch_once(
@@ -36,16 +45,20 @@ def fetch_once(
     answer = session.answer(payload)
     code = answer.error or (answer.partitions[0].error if answer.partitions else 0)
     if code:
-        if messages.is_stale_metadata(code):
-            cluster.refresh([topic])
-        raise messages.broker_error(
-            code,
-            f"Reading {topic}-{partition} on {cluster.settings}",
-            access=needs("Read", "topic", topic, cluster.settings.security),
-        )
+        raise _refused(cluster, topic, partition, code)
     if not answer.partitions:
         return Fetched(topic, partition, 0, -1, -1, -1, [], -1, _EMPTY, None)
     return answer.partitions[0]
+
+
+def _refused(cluster: Cluster, topic: str, partition: int, code: int) -> BrokerError:
+    if messages.is_stale_metadata(code):
+        cluster.refresh([topic])
+    return messages.broker_error(
+        code,
+        f"Reading {topic}-{partition} on {cluster.settings}",
+        access=needs("Read", "topic", topic, cluster.settings.security),
+    )
 
 
 def read(
@@ -78,6 +91,50 @@ def read(
                 "Check the partition's replicas and, for read_committed, for hanging transactions.",
             )
         offset = max(offset, advanced)
+
+
+def batches_at(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, memoryview]:
+    """The batch that holds each of these offsets, or the next behind it; without those that have nothing there.
+
+    Each leader is asked for all its partitions at once, again and again: an answer has room for some of them only.
+    """
+    found: dict[TopicPartition, memoryview] = {}
+    for node, topics in admin.by_leader(cluster, offsets).items():
+        open_keys = [(topic, partition) for topic, rows in topics.items() for partition in rows]
+        while open_keys:
+            answered = _first_batches(cluster, node, {key: offsets[key] for key in open_keys})
+            found |= {key: view for key, view in answered.items() if view is not None}
+            if not answered:
+                break
+            open_keys = [key for key in open_keys if key not in answered]
+    return found
+
+
+def _first_batches(
+    cluster: Cluster, node: int, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, memoryview | None]:
+    """What one answer of a broker has: the first batch of each partition, None where the offset is not in the log."""
+    connection = cluster.connection(node)
+    session = FetchSession(_PEEK, fetch_version(connection.versions), kept=False)
+    for (topic, partition), offset in offsets.items():
+        topic_id = cluster.topic(topic).topic_id
+        wanted = Wanted(topic_id, offset, -1, -1, _PEEK.partition_max_bytes)
+        session.want((topic, partition), wanted)
+    correlation = connection.next_correlation()
+    frame = session.request(correlation, cluster.settings.client_id)
+    answer = session.answer(connection.exchange_frames([frame], correlation))
+    found: dict[TopicPartition, memoryview | None] = {}
+    for row in answer.partitions:
+        if row.error == messages.OFFSET_OUT_OF_RANGE:
+            found[row.topic, row.partition] = None
+        elif row.error:
+            raise _refused(cluster, row.topic, row.partition, row.error)
+        first = next(whole_batches(row.records), None)
+        if first is not None:
+            found[row.topic, row.partition] = first
+    return found
 
 
 def append(cluster: Cluster, topic: str, partition: int, batch: bytearray) -> int:

@@ -14,9 +14,9 @@ from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.stream import SMALL_BATCH
 from sparkmirror.errors import CorruptBatch, RecordTooLarge
-from sparkmirror.formats.position import Numbering, Position
+from sparkmirror.formats.position import Fingerprint, Numbering, Position
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.batches import HEADER_SIZE, Batch
+from sparkmirror.kafka.batches import HEADER_SIZE, Batch, crc_of
 from sparkmirror.kafka.fetch import FetchLimits
 from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import (
@@ -129,11 +129,12 @@ def singles(count: int, size: int = 0, codec: int = 0) -> list[memoryview]:
 def test_a_whole_batch_goes_out_as_the_same_bytes() -> None:
     copy, log = new_copy(), TargetLog()
     view = batch([record(i, 2000) for i in range(5)], codec=4, producer=(99, 9, 9))
+    crc = crc_of(view)
     copy.feed(fetched([view]))
     (sent,) = drain(copy, log)
     assert sent.buffer[HEADER_SIZE:] == view[HEADER_SIZE:]
     assert log.records == contents(5, size=2000)
-    assert copy.position == Position(4, NUMBERING, 5, 1005, leader_epoch=0)
+    assert copy.position == Position(4, NUMBERING, 5, 1005, Fingerprint(0, crc))
     assert (copy.records, copy.is_idle, copy.has_work) == (5, True, False)
 
 
@@ -372,13 +373,15 @@ def test_damage_stops_reading_after_what_is_whole() -> None:
 
 def test_the_epoch_for_the_next_fetch_is_that_of_the_last_batch_read() -> None:
     copy = new_copy()
-    copy.restart(Position(4, NUMBERING, 5, 1005, leader_epoch=2))
+    copy.restart(Position(4, NUMBERING, 5, 1005, Fingerprint(2)))
     assert (copy.fetch_offset, copy.last_epoch) == (5, 2)
     copy.feed(fetched([batch([record(5)], base=5, leader_epoch=3)]))
-    copy.feed(fetched([marker(6, 1, 1, leader_epoch=4)]))
+    commit = marker(6, 1, 1, leader_epoch=4)
+    copy.feed(fetched([commit]))
     assert (copy.fetch_offset, copy.last_epoch) == (7, 4)
     drain(copy, TargetLog(first_sequence=5, end=1005))
-    assert copy.position == Position(6, NUMBERING, 6, 1006, leader_epoch=4)  # behind the marker
+    fingerprint = Fingerprint(4, crc_of(commit))
+    assert copy.position == Position(6, NUMBERING, 6, 1006, fingerprint)  # behind the marker
 
 
 def test_the_position_moves_over_what_is_not_copied_when_all_before_it_is_acknowledged() -> None:

@@ -14,8 +14,10 @@ from sparkmirror.dataplane.resume import Outcome, Resumer, now_ms
 from sparkmirror.errors import BrokerError, ConnectionFailed, NumberingLost, TopicRecreated
 from sparkmirror.formats.position import (
     MAX_EPOCH,
+    NO_FINGERPRINT,
     SUPERSEDED_MS,
     Entry,
+    Fingerprint,
     Fold,
     Numbering,
     Position,
@@ -301,10 +303,11 @@ def test_a_copy_that_always_loses_gives_up_for_now(world: World) -> None:
 
 
 def test_a_source_created_again_is_copied_from_its_beginning(world: World) -> None:
-    world.record(replace(standing(), source_id="ff" * 16, leader_epoch=8))
+    world.record(replace(standing(), source_id="ff" * 16, fingerprint=Fingerprint(8, 1)))
     outcome = world.resume()
     found = outcome.positions[PLAN.key]
-    assert (found.next_offset, found.numbering, found.leader_epoch) == (0, Numbering(5, 4), -1)
+    assert (found.next_offset, found.numbering) == (0, Numbering(5, 4))
+    assert found.fingerprint == NO_FINGERPRINT
     assert "created again" in str(outcome.losses[0])
 
 
@@ -393,7 +396,7 @@ def test_a_source_that_was_cut_and_grew_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "epoch_ends", lambda *_: {PLAN.key: (4, 280)})
-    world.record(replace(standing(), leader_epoch=4))
+    world.record(replace(standing(), fingerprint=Fingerprint(4)))
     outcome = world.resume()
     assert outcome.positions[PLAN.key].next_offset == 280
     assert [(loss.first, loss.last) for loss in outcome.losses] == [(280, 299)]

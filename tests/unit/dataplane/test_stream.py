@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sparkmirror.dataplane.stream import Piece, Stream
 from sparkmirror.errors import CorruptBatch
+from sparkmirror.formats.position import Fingerprint
+from sparkmirror.kafka.batches import crc_of
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import (
@@ -167,7 +169,7 @@ def test_a_marker_that_compaction_emptied_ends_nothing_and_is_passed_over() -> N
 
 
 def test_the_leader_epoch_is_that_of_the_last_batch_passed_copied_or_not() -> None:
-    stream = Stream(0, READ_COMMITTED, leader_epoch=3)
+    stream = Stream(0, READ_COMMITTED, Fingerprint(3))
     assert stream.leader_epoch == 3
     stream.feed(fetched([batch([record(0)], leader_epoch=5)]))
     assert stream.leader_epoch == 5
@@ -204,7 +206,7 @@ def test_message_sets_of_old_brokers(codec: int) -> None:
     pieces = stream.feed(fetched([*sets, plain(7)]))
     assert offsets_of(pieces) == [5, 6, 7]
     assert stream.next_offset == 8
-    assert pieces[0].leader_epoch == -1
+    assert pieces[0].fingerprint == (-1, crc_of(sets[0 if codec else 1]))
     assert pieces[0].codec == 0
 
 

@@ -21,7 +21,7 @@ from sparkmirror.dataplane.record_path import Counted, RecordCopy, RecordWatcher
 from sparkmirror.dataplane.routing import Routings, opened
 from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import CorruptBatch, QueryFailed, ReplicationError
-from sparkmirror.formats.position import Position, TargetPosition
+from sparkmirror.formats.position import NO_FINGERPRINT, Position, TargetPosition
 from sparkmirror.kafka import messages
 from sparkmirror.transforms.record import ConnectRecord
 
@@ -159,7 +159,7 @@ class QueryCopy(RecordCopy):
             if asked.cut is not None:
                 self._pass_on_before(asked.cut, outcome)
                 return
-            self._pass_on(last.last_offset, last.leader_epoch, outcome.parts)
+            self._pass_on(last.last_offset, last.fingerprint, outcome.parts)
 
     def _judge(self) -> None:
         """See what becomes of the slices that are answered, and have dead letters sent.
@@ -243,7 +243,7 @@ class QueryCopy(RecordCopy):
             elif rows:
                 parts.append((key, opened(piece, rows)))
         if parts or outcome.bad[0].record.offset < end:
-            self._pass_on(end - 1, -1, parts)
+            self._pass_on(end - 1, NO_FINGERPRINT, parts)
 
     def _stop(self, offset: int, message: str, remedy: str) -> None:
         self._halt(
