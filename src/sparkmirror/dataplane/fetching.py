@@ -66,7 +66,7 @@ class Fetcher:
             return self._stop(copy, messages.UNKNOWN_TOPIC_OR_PARTITION)
         if part.leader not in self._cluster.brokers:
             self.stale = True
-            return self.forget(copy)
+            return self._stop(copy, messages.LEADER_NOT_AVAILABLE)
         if not copy.is_source(info.topic_id):
             return self._stop(copy, messages.UNKNOWN_TOPIC_ID)
         node = self._reader_node(copy.key, part.leader)

@@ -86,11 +86,15 @@ class Sender:
             return
         info = self._cluster.topics.get(copy.plan.remote)
         part = info.partitions.get(copy.plan.at) if info is not None else None
-        if part is not None and part.leader in self._cluster.brokers:
+        if part is None:
+            self.stale = True
+            copy.stalled(messages.UNKNOWN_TOPIC_OR_PARTITION, "it is not in the metadata")
+        elif part.leader not in self._cluster.brokers:
+            self.stale = True
+            copy.stalled(messages.LEADER_NOT_AVAILABLE, "it has no leader")
+        else:
             self._homes[copy] = channel = self._channel(part.leader)
             channel.ready[copy] = None
-        else:
-            self.stale = True
 
     def refreshed(self) -> None:
         """The metadata was read anew: leaders may be others now."""
@@ -177,8 +181,9 @@ class Sender:
                 break
             del channel.ready[copy]
             info = self._cluster.topics.get(copy.plan.remote)
-            if info is None:  # gone since it was offered
+            if info is None:
                 self.stale = True
+                copy.stalled(messages.UNKNOWN_TOPIC_OR_PARTITION, "it is not in the metadata")
                 continue
             key = (info.name, copy.plan.at)
             if key in owners:  # transforms may send records of several partitions to one
