@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import Access, Operation, needs
+from sparkmirror.kafka.request_parts import Bound, ask_in_parts
 
-_PART = 1000
+_PART = Bound(1000)
 
 
 class Resource(IntEnum):
@@ -122,8 +124,8 @@ def create(
 ) -> dict[AclBinding, BrokerError | None]:
     """Create bindings; one that is there already is no error."""
     request = messages.CreateAclsRequest
-    outcomes: dict[AclBinding, BrokerError | None] = {}
-    for part in _parts(bindings):
+
+    def ask(part: Sequence[AclBinding]) -> Sequence[Any]:
         creations = [
             request.AclCreation(
                 resource_type=binding.resource,
@@ -136,12 +138,14 @@ def create(
             )
             for binding in part
         ]
-        answer = cluster.call_controller(request(creations=creations))
-        for binding, result in zip(part, answer.results, strict=True):
-            outcomes[binding] = _outcome(
-                cluster, result.error_code, result.error_message, f"Creating the ACL {binding}"
-            )
-    return outcomes
+        found: Sequence[Any] = cluster.call_controller(request(creations=creations)).results
+        return found
+
+    return {
+        binding: _outcome(cluster, row.error_code, row.error_message, f"Creating the ACL {binding}")
+        for part, rows in ask_in_parts(bindings, _PART, ask)
+        for binding, row in zip(part, rows, strict=True)
+    }
 
 
 def delete(
@@ -149,8 +153,8 @@ def delete(
 ) -> dict[AclBinding, BrokerError | None]:
     """Delete exactly these bindings; one that is gone already is no error."""
     request = messages.DeleteAclsRequest
-    outcomes: dict[AclBinding, BrokerError | None] = {}
-    for part in _parts(bindings):
+
+    def ask(part: Sequence[AclBinding]) -> Sequence[Any]:
         filters = [
             request.DeleteAclsFilter(
                 resource_type_filter=binding.resource,
@@ -163,9 +167,13 @@ def delete(
             )
             for binding in part
         ]
-        answer = cluster.call_controller(request(filters=filters))
-        for binding, result in zip(part, answer.filter_results, strict=True):
-            first = next((m for m in result.matching_acls if m.error_code), result)
+        found: Sequence[Any] = cluster.call_controller(request(filters=filters)).filter_results
+        return found
+
+    outcomes: dict[AclBinding, BrokerError | None] = {}
+    for part, rows in ask_in_parts(bindings, _PART, ask):
+        for binding, row in zip(part, rows, strict=True):
+            first = next((m for m in row.matching_acls if m.error_code), row)
             outcomes[binding] = _outcome(
                 cluster, first.error_code, first.error_message, f"Deleting the ACL {binding}"
             )
@@ -182,8 +190,3 @@ def _outcome(cluster: Cluster, code: int, detail: str | None, what: str) -> Brok
 
 def _on_cluster(cluster: Cluster, operation: Operation) -> Access:
     return needs(operation, "cluster", "", cluster.settings.security)
-
-
-def _parts(bindings: Sequence[AclBinding]) -> Iterator[Sequence[AclBinding]]:
-    for start in range(0, len(bindings), _PART):
-        yield bindings[start : start + _PART]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
@@ -13,11 +14,17 @@ from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import Operation, needs
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.request_parts import Bound, ask_in_parts, cut, is_too_large
 
 log = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1
-_TOPIC_RESOURCE = 2
 _TIMEOUT_MS = 30_000
+# The weight is in records of a controller's log, which takes 10,000 for one request. A part has far fewer: it is done in seconds,
+# so that whoever creates many topics can tell how far it is, and begin with those that are there.
+CREATION = Bound(500, 2000)
+_DELETION = Bound(500)
+_PARTITIONS = Bound(1000)
+_NAMES = Bound(2000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +63,25 @@ class NewTopic:
     replication_factor: int
     configs: Mapping[str, str]
 
+    @property
+    def weight(self) -> int:
+        """How many records the controller writes for it."""
+        return 1 + max(1, self.partitions) + len(self.configs)
 
-def by_leader(cluster: Cluster, keys: Iterable[TopicPartition]) -> dict[int, dict[str, list[int]]]:
-    """Partitions grouped by the broker that leads them, then by topic."""
-    groups: dict[int, dict[str, list[int]]] = {}
+
+def by_leader(
+    cluster: Cluster, keys: Iterable[TopicPartition]
+) -> Iterator[tuple[int, dict[str, list[int]]]]:
+    """Partitions by topic, in parts that can be asked of a broker in one request, each with the broker that leads them."""
+    led: dict[int, list[TopicPartition]] = {}
     for topic, partition in keys:
-        leader = cluster.leader(topic, partition).leader
-        groups.setdefault(leader, {}).setdefault(topic, []).append(partition)
-    return groups
+        led.setdefault(cluster.leader(topic, partition).leader, []).append((topic, partition))
+    for leader, its in led.items():
+        for part in cut(its, _PARTITIONS):
+            topics: dict[str, list[int]] = {}
+            for topic, partition in part:
+                topics.setdefault(topic, []).append(partition)
+            yield leader, topics
 
 
 def _each(
@@ -73,12 +91,12 @@ def _each(
     what: str,
     operation: Operation = "Describe",
 ) -> list[tuple[str, Any]]:
-    """Send one request per leader and collect every partition's answer; leaders that moved are looked up again."""
+    """Ask the leaders and collect every partition's answer; leaders that moved are looked up again."""
     wanted = list(keys)
 
     def ask() -> list[tuple[str, Any]]:
         found = []
-        for node, topics in by_leader(cluster, wanted).items():
+        for node, topics in by_leader(cluster, wanted):
             for topic in cluster.call_node(node, build(topics)).topics:
                 name = topic.topic if hasattr(topic, "topic") else topic.name
                 for partition in topic.partitions:
@@ -232,15 +250,26 @@ def init_producer_id(cluster: Cluster) -> tuple[int, int]:
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, BrokerError | None]:
     """Create topics; per topic None for success (also: it was there already) or the broker's error."""
     answers = ask_for_topics(cluster, topics, validate_only=False)
-    return {answer.name: creation_error(cluster, answer) for answer in answers}
+    return {topic.name: creation_error(cluster, topic, answer) for topic, answer in answers}
 
 
 def ask_for_topics(
     cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool
-) -> Sequence[Any]:
-    """The controller's answers to a request for these topics."""
-    if not topics:
-        return ()
+) -> Iterator[tuple[NewTopic, Any]]:
+    """Ask the controller for topics; each with its answer."""
+
+    def ask(part: Sequence[NewTopic]) -> Sequence[Any]:
+        request = _creation_request(part, validate_only=validate_only)
+        found: Sequence[Any] = cluster.call_controller(request).topics
+        return found
+
+    for part, rows in ask_in_parts(topics, CREATION, ask, lambda topic: topic.weight):
+        wanted = {topic.name: topic for topic in part}
+        for row in rows:
+            yield wanted[row.name], row
+
+
+def _creation_request(topics: Sequence[NewTopic], *, validate_only: bool) -> Any:
     request = messages.CreateTopicsRequest
     topic_class = request.CreatableTopic
     wanted = [
@@ -256,40 +285,50 @@ def ask_for_topics(
         )
         for topic in topics
     ]
-    answer = cluster.call_controller(
-        request(topics=wanted, timeout_ms=_TIMEOUT_MS, validate_only=validate_only)
-    )
-    found: Sequence[Any] = answer.topics
-    return found
+    return request(topics=wanted, timeout_ms=_TIMEOUT_MS, validate_only=validate_only)
 
 
-def creation_error(cluster: Cluster, answer: Any) -> BrokerError | None:
+def creation_error(cluster: Cluster, topic: NewTopic, answer: Any) -> BrokerError | None:
     """What an answer for one topic comes to; a topic that is there already is no error."""
     if answer.error_code in (messages.NONE, messages.TOPIC_ALREADY_EXISTS):
         return None
+    what = f"Creating topic {topic.name} on {cluster.settings}"
+    remedy = ""
+    if is_too_large(answer):
+        what = (
+            f"Creating topic {topic.name} with {topic.partitions} partitions on {cluster.settings}"
+        )
+        remedy = (
+            "The topic is too large for one request. Create it with fewer partitions and widen it in steps "
+            "(kafka-topics --alter --partitions), or leave it out (topics.exclude)."
+        )
     return messages.broker_error(
         answer.error_code,
-        f"Creating topic {answer.name} on {cluster.settings}",
+        what,
         answer.error_message,
-        access=needs("Create", "topic", answer.name, cluster.settings.security),
+        remedy,
+        access=needs("Create", "topic", topic.name, cluster.settings.security),
     )
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
     """Raise topics to these partition counts; a topic that has them already is no error."""
-    if not counts:
-        return {}
     request = messages.CreatePartitionsRequest
-    answer = cluster.call_controller(
-        request(
-            topics=[
-                request.CreatePartitionsTopic(name=name, count=count, assignments=None)
-                for name, count in counts.items()
-            ],
-            timeout_ms=_TIMEOUT_MS,
-            validate_only=False,
-        )
-    )
+
+    def ask(part: Sequence[str]) -> Sequence[Any]:
+        wanted = [
+            request.CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+            for name in part
+        ]
+        found: Sequence[Any] = cluster.call_controller(
+            request(topics=wanted, timeout_ms=_TIMEOUT_MS, validate_only=False)
+        ).results
+        return found
+
+    def missing(name: str) -> int:
+        info = cluster.topics.get(name)
+        return max(1, counts[name] - (0 if info is None else len(info.partitions)))
+
     accepted = (messages.NONE, messages.INVALID_PARTITIONS)
     return {
         t.name: None
@@ -300,17 +339,19 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, 
             t.error_message,
             access=needs("Alter", "topic", t.name, cluster.settings.security),
         )
-        for t in answer.results
+        for _, rows in ask_in_parts(list(counts), CREATION, ask, missing)
+        for t in rows
     }
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerError | None]:
     """Delete topics; per topic None for success (also: it was gone already) or the broker's error."""
-    if not names:
-        return {}
-    answer = cluster.call_controller(
-        messages.DeleteTopicsRequest(topic_names=list(names), timeout_ms=_TIMEOUT_MS), most=5
-    )
+
+    def ask(part: Sequence[str]) -> Sequence[Any]:
+        request = messages.DeleteTopicsRequest(topic_names=list(part), timeout_ms=_TIMEOUT_MS)
+        found: Sequence[Any] = cluster.call_controller(request, most=5).responses
+        return found
+
     accepted = (messages.NONE, messages.UNKNOWN_TOPIC_OR_PARTITION)
     return {
         t.name: None
@@ -321,35 +362,35 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerErr
             getattr(t, "error_message", None),
             access=needs("Delete", "topic", t.name, cluster.settings.security),
         )
-        for t in answer.responses
+        for _, rows in ask_in_parts(names, _DELETION, ask)
+        for t in rows
     }
 
 
 def topic_errors(cluster: Cluster, names: Collection[str]) -> dict[str, int]:
     """What the cluster says to each of these names: NONE if there is such a topic, else the error code."""
-    return _codes(cluster.call_any(_about(names))) if names else {}
+    return _codes(cluster.call_any, names)
 
 
 def topic_errors_by_broker(cluster: Cluster, names: Collection[str]) -> dict[int, dict[str, int]]:
     """The same, as each broker says it that is known; an error if one of them cannot be asked."""
-    request = _about(names)
-    found = {}
-    for node in sorted(cluster.brokers):
+
+    def ask(node: int, request: Any) -> Any:
         try:
-            answer = cluster.call_node(node, request)
+            return cluster.call_node(node, request)
         except (
             ConnectionFailed
         ):  # one that was kept, perhaps: brokers close what is not used for a while
-            answer = cluster.call_node(node, request)
-        found[node] = _codes(answer)
-    return found
+            return cluster.call_node(node, request)
+
+    return {node: _codes(partial(ask, node), names) for node in sorted(cluster.brokers)}
 
 
-def _about(names: Collection[str]) -> Any:
+def _codes(ask: Callable[[Any], Any], names: Collection[str]) -> dict[str, int]:
     topic = messages.MetadataRequest.MetadataRequestTopic
-    wanted = [topic(name=name) for name in names]
-    return messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-
-
-def _codes(answer: Any) -> dict[str, int]:
-    return {found.name: found.error_code for found in answer.topics if found.name is not None}
+    found: dict[str, int] = {}
+    for part in cut(list(names), _NAMES):
+        wanted = [topic(name=name) for name in part]
+        answer = ask(messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        found |= {one.name: one.error_code for one in answer.topics if one.name is not None}
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,9 +12,11 @@ from sparkmirror.errors import AccessFailed, BrokerError, ConnectionFailed, Kafk
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import needs, sentence
+from sparkmirror.kafka.request_parts import Bound, cut
 from sparkmirror.kafka.settings import ClientSettings
 
 NO_TOPIC_ID = bytes(16)
+_NAMES = Bound(2000)
 _REFUSED_WAITS_S = (1.0, 15.0)
 T = TypeVar("T")
 
@@ -197,20 +199,28 @@ class Cluster:
 
     def refresh(self, topics: Collection[str] | None) -> None:
         """Read brokers and these topics anew (None: all topics). Topics that are gone leave `topics`."""
-        request = messages.MetadataRequest(
-            topics=None
-            if topics is None
-            else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
+        if topics is None:
+            self._take(self._metadata(None), is_whole=True)
+            return
+        for part in list(cut(list(topics), _NAMES)) or [()]:
+            self._take(self._metadata(part), is_whole=False)
+
+    def _metadata(self, topics: Sequence[str] | None) -> Any:
+        topic = messages.MetadataRequest.MetadataRequestTopic
+        wanted = None if topics is None else [topic(name=name) for name in topics]
+        return self.call_any(
+            messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         )
-        answer = self.call_any(request)
+
+    def _take(self, answer: Any, *, is_whole: bool) -> None:
+        """Learn from a Metadata answer, about all topics (`is_whole`) or some."""
         self.brokers = {
             b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers
         }
         self.controller = answer.controller_id
         for node in [node for node in self._connections if node not in self.brokers]:
             self._connections.pop(node).close()
-        if topics is None:
+        if is_whole:
             self.topics = {}
         for topic in answer.topics:
             if topic.name is None:
@@ -225,8 +235,7 @@ class Cluster:
 
     def cluster_id(self) -> str:
         """The id that the cluster gave itself; empty if it has none."""
-        answer = self.call_any(messages.MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        return str(answer.cluster_id or "")
+        return str(self._metadata([]).cluster_id or "")
 
     def is_hidden(self, name: str) -> bool:
         """Whether the last refresh that asked for a topic was told that we may not see it."""

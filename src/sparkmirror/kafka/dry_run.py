@@ -23,9 +23,10 @@ class Creation:
 def try_creating(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, Creation]:
     """Ask the controller to validate the topics only."""
     found = {}
-    for answer in admin.ask_for_topics(cluster, topics, validate_only=True):
+    for topic, answer in admin.ask_for_topics(cluster, topics, validate_only=True):
         entries = getattr(answer, "configs", None)
         configs = {e.name: e.value for e in entries if e.value is not None} if entries else None
         replicas = int(getattr(answer, "replication_factor", -1) or -1)
-        found[answer.name] = Creation(admin.creation_error(cluster, answer), replicas, configs)
+        error = admin.creation_error(cluster, topic, answer)
+        found[topic.name] = Creation(error, replicas, configs)
     return found

@@ -11,7 +11,9 @@ from typing import Any
 
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import Operation
+from sparkmirror.kafka.request_parts import Bound, cut
 
 _CODES: dict[Operation, int] = {
     "Read": 3,
@@ -26,6 +28,7 @@ _CODES: dict[Operation, int] = {
 }
 _GROUPS_SINCE, _GROUPS_MOST = 3, 5  # versions of DescribeGroups
 _CLUSTER_IN_METADATA = (8, 10)  # versions of Metadata that tell of the cluster too
+_TOPICS, _GROUPS = Bound(200), Bound(250)
 
 Rights = frozenset[Operation]
 
@@ -47,18 +50,19 @@ def operations(codes: Collection[int] | None) -> Rights | None:
 
 
 def topic_rights(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicRights]:
-    """Of each topic, there or not; one request."""
-    if not names:
-        return {}
+    """Of each topic, there or not."""
     request = messages.MetadataRequest
-    answer = cluster.call_any(
-        request(
-            topics=[request.MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=True,
+    found: dict[str, TopicRights] = {}
+    for part in cut(names, _TOPICS):
+        answer = cluster.call_any(
+            request(
+                topics=[request.MetadataRequestTopic(name=name) for name in part],
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=True,
+            )
         )
-    )
-    return {topic.name: _topic(topic) for topic in answer.topics if topic.name is not None}
+        found |= {topic.name: _topic(topic) for topic in answer.topics if topic.name is not None}
+    return found
 
 
 def _topic(topic: Any) -> TopicRights:
@@ -92,19 +96,25 @@ def group_rights(cluster: Cluster, groups: Sequence[str]) -> dict[str, Rights | 
     had a group create its topic for them.
     """
     found: dict[str, Rights | None] = dict.fromkeys(groups)
-    request = messages.DescribeGroupsRequest(
-        groups=list(groups), include_authorized_operations=True
-    )
-    for node in cluster.brokers if groups else ():
-        connection = cluster.connection(node)
-        # Version 6 tells nothing of a group that is not there, the ones before tell of a dead one.
-        if (
-            messages.choose_version(request, connection.versions, _GROUPS_MOST) or 0
-        ) < _GROUPS_SINCE:
-            continue
-        for group in connection.call(request, most=_GROUPS_MOST).groups:
-            if group.error_code == messages.GROUP_AUTHORIZATION_FAILED:
-                found[group.group_id] = frozenset()
-            elif group.error_code == messages.NONE:
-                found[group.group_id] = operations(group.authorized_operations)
+    for part in cut(groups, _GROUPS):
+        request = messages.DescribeGroupsRequest(
+            groups=list(part), include_authorized_operations=True
+        )
+        for node in cluster.brokers:
+            found |= _told_by(cluster.connection(node), request)
+    return found
+
+
+def _told_by(connection: Connection, request: Any) -> dict[str, Rights | None]:
+    """The groups of a DescribeGroups request that one broker coordinates, with what may be done with them."""
+    # Version 6 tells nothing of a group that is not there, the ones before tell of a dead one.
+    version = messages.choose_version(request, connection.versions, _GROUPS_MOST) or 0
+    if version < _GROUPS_SINCE:
+        return {}
+    found: dict[str, Rights | None] = {}
+    for group in connection.call(request, most=_GROUPS_MOST).groups:
+        if group.error_code == messages.GROUP_AUTHORIZATION_FAILED:
+            found[group.group_id] = frozenset()
+        elif group.error_code == messages.NONE:
+            found[group.group_id] = operations(group.authorized_operations)
     return found

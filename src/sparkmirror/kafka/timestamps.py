@@ -35,7 +35,7 @@ def newest(cluster: Cluster, keys: Sequence[TopicPartition]) -> dict[TopicPartit
     """The latest time of any record of each partition, where brokers can tell it and there is one."""
     found: dict[TopicPartition, int] = {}
     request = messages.ListOffsetsRequest
-    for node, topics in admin.by_leader(cluster, keys).items():
+    for node, topics in admin.by_leader(cluster, keys):
         connection = cluster.connection(node)
         ask = request(
             replica_id=-1,

@@ -5,7 +5,7 @@ Both are sent in parts, so that thousands of topics make no giant request, and e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,9 +14,11 @@ from sparkmirror.kafka import messages
 from sparkmirror.kafka.admin import ConfigEntry
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import needs
+from sparkmirror.kafka.request_parts import Bound, ask_in_parts
 
 _TOPIC_RESOURCE = 2
-_PART = 500
+_DESCRIPTION = Bound(500)
+_ALTERATION = Bound(500, 5000)  # alterations: a controller takes 10,000 in one request
 _OPERATIONS = {"SET": 0, "DELETE": 1}
 
 
@@ -39,40 +41,46 @@ class Described:
 
 def describe(cluster: Cluster, names: Sequence[str]) -> Described:
     """All properties of these topics, with where each value comes from."""
+
+    def ask(part: Sequence[str]) -> Sequence[Any]:
+        found: Sequence[Any] = cluster.call_any(_describe_request(part)).results
+        return found
+
     found = Described({}, {})
-    for part in _parts(names):
-        _describe(cluster, part, found)
+    for _, rows in ask_in_parts(names, _DESCRIPTION, ask):
+        for row in rows:
+            _enter(cluster, row, found)
     return found
 
 
-def _describe(cluster: Cluster, names: Sequence[str], found: Described) -> None:
+def _describe_request(names: Sequence[str]) -> Any:
     request = messages.DescribeConfigsRequest
-    answer = cluster.call_any(
-        request(
-            resources=[
-                request.DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-                )
-                for name in names
-            ],
-            include_synonyms=False,
-            include_documentation=False,
-        )
-    )
-    for result in answer.results:
-        name = result.resource_name
-        if result.error_code == messages.NONE:
-            found.configs[name] = [
-                ConfigEntry(c.name, c.value, c.read_only, c.is_sensitive, c.config_source)
-                for c in result.configs
-            ]
-        elif result.error_code != messages.UNKNOWN_TOPIC_OR_PARTITION:
-            found.errors[name] = messages.broker_error(
-                result.error_code,
-                f"Reading the configs of topic {name} on {cluster.settings}",
-                result.error_message,
-                access=needs("DescribeConfigs", "topic", name, cluster.settings.security),
+    return request(
+        resources=[
+            request.DescribeConfigsResource(
+                resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
             )
+            for name in names
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def _enter(cluster: Cluster, row: Any, found: Described) -> None:
+    name = row.resource_name
+    if row.error_code == messages.NONE:
+        found.configs[name] = [
+            ConfigEntry(c.name, c.value, c.read_only, c.is_sensitive, c.config_source)
+            for c in row.configs
+        ]
+    elif row.error_code != messages.UNKNOWN_TOPIC_OR_PARTITION:
+        found.errors[name] = messages.broker_error(
+            row.error_code,
+            f"Reading the configs of topic {name} on {cluster.settings}",
+            row.error_message,
+            access=needs("DescribeConfigs", "topic", name, cluster.settings.security),
+        )
 
 
 def alter(
@@ -82,23 +90,27 @@ def alter(
 
     A broker that is too old raises BrokerError UNSUPPORTED_VERSION.
     """
-    outcomes: dict[str, BrokerError | None] = {}
-    for part in _parts(list(alterations)):
+
+    def ask(part: Sequence[str]) -> Sequence[Any]:
         request = _alter_request({name: alterations[name] for name in part})
-        for result in cluster.call_controller(request).responses:
-            outcomes[result.resource_name] = (
-                None
-                if result.error_code == messages.NONE
-                else messages.broker_error(
-                    result.error_code,
-                    f"Altering the configs of topic {result.resource_name} on {cluster.settings}",
-                    result.error_message,
-                    access=needs(
-                        "AlterConfigs", "topic", result.resource_name, cluster.settings.security
-                    ),
-                )
-            )
-    return outcomes
+        found: Sequence[Any] = cluster.call_controller(request).responses
+        return found
+
+    def weigh(name: str) -> int:
+        return len(alterations[name])
+
+    return {
+        row.resource_name: None
+        if row.error_code == messages.NONE
+        else messages.broker_error(
+            row.error_code,
+            f"Altering the configs of topic {row.resource_name} on {cluster.settings}",
+            row.error_message,
+            access=needs("AlterConfigs", "topic", row.resource_name, cluster.settings.security),
+        )
+        for _, rows in ask_in_parts(list(alterations), _ALTERATION, ask, weigh)
+        for row in rows
+    }
 
 
 def _alter_request(alterations: Mapping[str, Sequence[Alteration]]) -> Any:
@@ -122,8 +134,3 @@ def _alter_request(alterations: Mapping[str, Sequence[Alteration]]) -> Any:
         ],
         validate_only=False,
     )
-
-
-def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), _PART):
-        yield names[start : start + _PART]

@@ -11,13 +11,14 @@ from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.denials import Access, Operation, Resource, needs
+from sparkmirror.kafka.request_parts import Bound, cut
 
 _MOVED = (
     messages.COORDINATOR_LOAD_IN_PROGRESS,
     messages.COORDINATOR_NOT_AVAILABLE,
     messages.NOT_COORDINATOR,
 )
-_KEYS_PER_REQUEST = 250
+_LOOKUP = Bound(250)
 _MANY_KEYS = 4  # the version from which on one request may ask for several groups
 _GROUP_KEY = 0
 _PATIENCE = 5.0
@@ -84,28 +85,26 @@ class Coordinators:
             if group not in answers:
                 nodes.setdefault(self._nodes[group], []).append(group)
         for node, its in nodes.items():
-            for start in range(0, len(its), most):
-                chunk = its[start : start + most]
-                try:
-                    answers |= call(node, chunk)
-                except KafkaError as error:
-                    # Its other groups would wait for the same time-out: they are asked in the next round.
-                    answers |= dict.fromkeys(its[start:], error)
-                    break
+            try:
+                for part in cut(its, Bound(most)):
+                    answers |= call(node, part)
+            except KafkaError as error:
+                # Its other groups would wait for the same time-out: they are asked in the next round.
+                answers |= {group: error for group in its if group not in answers}
         return answers
 
     def _look_up(self, groups: Sequence[str]) -> dict[str, KafkaError]:
         """Learn the coordinators that are not known; the groups for which that failed."""
         unknown = [group for group in groups if group not in self._nodes]
         failed: dict[str, KafkaError] = {}
-        for start in range(0, len(unknown), _KEYS_PER_REQUEST):
-            chunk = unknown[start : start + _KEYS_PER_REQUEST]
+        for part in cut(unknown, _LOOKUP):
             try:
-                found = self._find(chunk)
+                found = self._find(part)
                 if any(not code and node not in self._cluster.brokers for _, node, code in found):
                     self._cluster.refresh([])
             except KafkaError as error:
-                return failed | dict.fromkeys(unknown[start:], error)
+                left = [group for group in unknown if group not in self._nodes]
+                return dict.fromkeys(left, error) | failed
             for group, node, code in found:
                 if code == messages.NONE:
                     self._nodes[group] = node

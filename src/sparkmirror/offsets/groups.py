@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages
@@ -17,6 +17,7 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import Operation
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.request_parts import Bound, ask_in_parts, is_too_large
 
 from .coordinators import Answers, Coordinators, group_error
 from .lanes import in_lanes
@@ -28,6 +29,7 @@ _CONSUMER_PROTOCOLS = ("", "consumer")
 # Any state but Empty and Dead: somebody is a member, and only members may commit.
 _ACTIVE_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling")
 _GROUPS_PER_REQUEST = 250
+_COMMIT = Bound(1000)
 _FETCH_VERSION = _COMMIT_VERSION = 9  # the next ones name topics by id
 _MANY_GROUPS = 8
 _STATES_SINCE = 4
@@ -171,44 +173,65 @@ class Groups:
     def _commit(
         self, connection: Connection, group: str, offsets: Mapping[TopicPartition, GroupOffset]
     ) -> int | BrokerError:
-        request = messages.OffsetCommitRequest
-        topic_class = request.OffsetCommitRequestTopic
-        rows: dict[str, list[Any]] = {}
-        for (topic, partition), offset in offsets.items():
-            row = topic_class.OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset.offset,
-                committed_leader_epoch=-1,
-                committed_metadata=offset.metadata,
-            )
-            rows.setdefault(topic, []).append(row)
-        answer = connection.call(
-            request(
-                group_id=group,
-                generation_id_or_member_epoch=-1,
-                member_id="",
-                group_instance_id=None,
-                retention_time_ms=-1,
-                topics=[topic_class(name=t, partitions=rows[t]) for t in rows],
-            ),
-            most=_COMMIT_VERSION,
-        )
-        refused = [
-            (topic.name, p.partition_index, p.error_code)
-            for topic in answer.topics
-            for p in topic.partitions
-            if p.error_code != messages.NONE
-        ]
+        def ask(part: Sequence[TopicPartition]) -> list[_Committed]:
+            request = _commit_request(group, {key: offsets[key] for key in part})
+            answer = connection.call(request, most=_COMMIT_VERSION)
+            return [
+                _Committed(topic.name, p.partition_index, p.error_code)
+                for topic in answer.topics
+                for p in topic.partitions
+            ]
+
+        refused: list[_Committed] = []
+        for _, rows in ask_in_parts(list(offsets), _COMMIT, ask, is_refused=_is_too_large):
+            refused += [row for row in rows if row.error_code != messages.NONE]
+            if any(map(_is_too_large, rows)):  # a single one: the others would be refused, too
+                break
         if not refused:
             return len(offsets)
-        topic, partition, code = refused[0]
-        what = f"Committing {len(refused)} of {len(offsets)} offset(s) of group {group} ({topic}-{partition}"
-        is_topic = code == messages.TOPIC_AUTHORIZATION_FAILED
+        first = refused[0]
+        what = f"Committing {len(refused)} of {len(offsets)} offset(s) of group {group} ({first.topic}-{first.partition}"
+        is_topic = first.error_code == messages.TOPIC_AUTHORIZATION_FAILED
         return group_error(
             self._cluster,
-            code,
+            first.error_code,
             what + (", …)" if len(refused) > 1 else ")"),
-            self._coordinators.access("Read", topic, "topic")
+            self._coordinators.access("Read", first.topic, "topic")
             if is_topic
             else self._coordinators.access("Read", group),
         )
+
+
+class _Committed(NamedTuple):
+    """A coordinator's answer for one partition."""
+
+    topic: str
+    partition: int
+    error_code: int
+
+
+def _is_too_large(row: _Committed) -> bool:
+    """Whether a commit was refused for its size; coordinators since 4.0 say no more than UNKNOWN_SERVER_ERROR."""
+    return row.error_code == messages.UNKNOWN_SERVER_ERROR or is_too_large(row)
+
+
+def _commit_request(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> Any:
+    request = messages.OffsetCommitRequest
+    topic_class = request.OffsetCommitRequestTopic
+    rows: dict[str, list[Any]] = {}
+    for (topic, partition), offset in offsets.items():
+        row = topic_class.OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=-1,
+            committed_metadata=offset.metadata,
+        )
+        rows.setdefault(topic, []).append(row)
+    return request(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[topic_class(name=t, partitions=rows[t]) for t in rows],
+    )

@@ -90,7 +90,7 @@ class FlowCheck:
             if one.remote is not None and not self.copying.is_routed(one.topic)
         }
         unseen = [n for n in config.topics if _LITERAL.fullmatch(n) and n not in source.topics]
-        asked = probing.topic_rights(source, unseen)
+        asked = rights.topic_rights(source, unseen)
         self._hidden = {name for name, found in asked.items() if found.hidden}
 
     def findings(self) -> list[Finding]:
@@ -257,7 +257,7 @@ def side_rights(
         ]
         return list(dict.fromkeys(found))
 
-    topics = probing.topic_rights(cluster, names("topic"))
+    topics = rights.topic_rights(cluster, names("topic"))
     to_create = [
         name
         for one in privileges

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sparkmirror.errors import ConnectionFailed, KafkaError, SparkMirrorError
-from sparkmirror.kafka import admin, rights, timestamps, topic_configs
+from sparkmirror.kafka import admin, timestamps, topic_configs
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import TopicPartition
@@ -18,7 +18,6 @@ from sparkmirror.preflight.facts import Ages, ClusterFacts, Reach, TopicFacts
 
 _LONGEST_CONNECT, _LONGEST_REQUEST = 5.0, 10.0
 _LEAST = 0.2
-_TOPICS_PER_REQUEST = 200
 _PARTITIONS_LOOKED_AT = 60
 T = TypeVar("T")
 U = TypeVar("U")
@@ -180,13 +179,6 @@ def _topic(cluster: Cluster, name: str, entries: list[admin.ConfigEntry]) -> Top
     )
 
 
-def topic_rights(cluster: Cluster, names: Sequence[str]) -> dict[str, rights.TopicRights]:
-    found: dict[str, rights.TopicRights] = {}
-    for chunk in chunks(names):
-        found |= rights.topic_rights(cluster, chunk)
-    return found
-
-
 def ages(cluster: Cluster, names: Sequence[str], deadline: Deadline) -> dict[str, Ages]:
     """How old the records of topics are, by their first partitions: of as many as there is time for."""
     keys: list[TopicPartition] = [(name, 0) for name in names[:_PARTITIONS_LOOKED_AT]]
@@ -204,8 +196,3 @@ def _is_led(cluster: Cluster, key: TopicPartition) -> bool:
     info = cluster.topics.get(key[0])
     partition = None if info is None else info.partitions.get(key[1])
     return partition is not None and partition.leader in cluster.brokers
-
-
-def chunks(names: Sequence[str]) -> Iterable[list[str]]:
-    for start in range(0, len(names), _TOPICS_PER_REQUEST):
-        yield list(names[start : start + _TOPICS_PER_REQUEST])
