@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import admin, messages
@@ -14,6 +15,7 @@ from sparkmirror.policy.filters import ConfigPropertyFilter
 from .topic_configs import is_copied
 
 log = logging.getLogger(__name__)
+_MOST_TOLD = 10
 
 
 def creation_configs(
@@ -48,29 +50,32 @@ def create(
 ) -> dict[str, BrokerError]:
     """Create topics; where the default replication factor is more than the cluster has brokers, with as many as there are.
 
-    Gives the topics that could not be created; each is logged with its remedy.
+    Gives the topics that could not be created, with their errors. A few topics are told one by one, many are not.
     """
     wanted = {topic.name: topic for topic in topics}
     failed: dict[str, BrokerError] = {}
     again: list[NewTopic] = []
+    level = logging.INFO if len(wanted) <= _MOST_TOLD else logging.DEBUG
     for name, error in admin.create_topics(cluster, list(wanted.values())).items():
         if error is None:
-            log.info("Created topic %s on %s.", name, cluster.settings)
+            log.log(level, "Created topic %s on %s.", name, cluster.settings)
         elif error.code == messages.INVALID_REPLICATION_FACTOR and may_lower_factor:
-            again.append(_lowered(wanted[name], len(cluster.brokers)))
+            again.append(wanted[name])
         else:
             failed[name] = error
     if again:
-        failed |= create(cluster, again, may_lower_factor=False)
+        failed |= create(cluster, _lowered(again, len(cluster.brokers)), may_lower_factor=False)
     return failed
 
 
-def _lowered(topic: NewTopic, brokers: int) -> NewTopic:
+def _lowered(topics: Sequence[NewTopic], brokers: int) -> list[NewTopic]:
+    first, others = topics[0], len(topics) - 1
     log.warning(
-        "Topic %s gets replication factor %d instead of %d: the cluster has %d broker(s). Set the factor to choose it.",
-        topic.name,
+        "Topic %s%s gets replication factor %d instead of %d: the cluster has %d broker(s). Set the factor to choose it.",
+        first.name,
+        f" (and {others} more)" if others else "",
         brokers,
-        topic.replication_factor,
+        first.replication_factor,
         brokers,
     )
-    return NewTopic(topic.name, topic.partitions, brokers, topic.configs)
+    return [replace(topic, replication_factor=brokers) for topic in topics]

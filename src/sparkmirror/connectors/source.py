@@ -48,9 +48,11 @@ class SourceConnector:
         self._source = Cluster(self._settings.source)
         self._target = Cluster(self._settings.target)
         self._home = Cluster(self._settings.store_cluster)
-        self._topics = SourceTopics(self._settings, self._source, self._target)
         patience = self._settings.config.admin_timeout_ms / 1000
         self._background = Background(self._label, self._watch, context.fail, patience)
+        self._topics = SourceTopics(
+            self._settings, self._source, self._target, self._background.stopping
+        )
         self._map_keeper: MapKeeper | None = None
         self._configs = TopicConfigSync(config, self._source, self._target, self._label)
         ledger = Ledger(self._home, self._settings.store, "synced-acls")
@@ -101,6 +103,8 @@ class SourceConnector:
             self._note()
             if self._background.ready():
                 self._context.request_task_reconfiguration()
+            if not self._topics.is_complete and not patiently(self._refresh, stopping, self._label):
+                return
             check_copying(self._props, self._settings.config, self._source, self._target)
             jobs = self._jobs()
             while jobs:
@@ -176,15 +180,22 @@ class SourceConnector:
 
     def _look(self) -> None:
         try:
-            if self._topics.refresh():
-                self._context.request_task_reconfiguration()
-            self._note()
+            self._refresh()
             if self._deletes is not None:
                 self._deletes.look(self._topics.partitions())
             self._refusals = 0
         except KafkaError as error:
             self._bear(error)
             log.warning("%s: the topics could not be looked at: %s", self._label, error)
+
+    def _refresh(self) -> None:
+        """Look at the topics, and again until all remote topics are created: those that are there are copied meanwhile."""
+        while not self._background.stopping.is_set():
+            if self._topics.refresh():
+                self._context.request_task_reconfiguration()
+            self._note()
+            if self._topics.is_complete:
+                return
 
     def _bear(self, error: KafkaError) -> None:
         """Fail if a cluster does not let us in, and it is not for once: who starts again reads passwords anew."""

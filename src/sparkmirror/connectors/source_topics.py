@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Mapping
+import threading
 from dataclasses import replace
 
-from sparkmirror.errors import KafkaError
 from sparkmirror.formats.progress import progress_topic
-from sparkmirror.kafka import admin, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.policy.filters import should_replicate_topic
 
 from . import metadata
-from .news import News
+from .remote_topics import RemoteTopics
 from .source_settings import SourceSettings
 
 log = logging.getLogger(__name__)
@@ -34,14 +31,19 @@ class SourceTopics:
     on by key) existed at the last refresh.
     """
 
-    def __init__(self, settings: SourceSettings, source: Cluster, target: Cluster) -> None:
+    def __init__(
+        self,
+        settings: SourceSettings,
+        source: Cluster,
+        target: Cluster,
+        stopping: threading.Event,
+    ) -> None:
         self._settings = settings
         self._config = settings.config
         self._source = source
         self._target = target
         self._partitions: list[tuple[str, int]] = []
-        self._reported: set[str] = set()
-        self._news = News()
+        self._remotes = RemoteTopics(settings, source, target, stopping)
         self._placed: dict[str, int] = {}
 
     def start(self) -> None:
@@ -52,15 +54,14 @@ class SourceTopics:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look at both clusters, create and widen what is missing; True if the tasks are not what they were."""
+        """Look at both clusters, create and widen what is missing; True if the tasks are not what they were.
+
+        Where much is missing this does not create all of it (`is_complete`): what is there can be copied meanwhile.
+        """
         self._source.refresh(None)
         self._target.refresh(None)
         wanted = sorted(self._wanted_topics())
-        described = topic_configs.describe(
-            self._source, [topic for topic in wanted if self._lacks_remote(topic)]
-        )
-        self._tell(described.errors)
-        self._provide([t for t in wanted if t not in described.errors], described.configs)
+        self._remotes.provide(wanted)
         self._tell_placed(wanted)
         partitions = [
             (name, partition)
@@ -73,6 +74,11 @@ class SourceTopics:
             self._tell_change(partitions)
         self._partitions = partitions
         return changed
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last refresh has come to all remote topics that were missing."""
+        return self._remotes.is_complete
 
     def partitions(self) -> list[TopicPartition]:
         """The source partitions to be copied, in the order in which they are dealt to tasks."""
@@ -110,17 +116,6 @@ class SourceTopics:
             return False
         return partition in info.partitions or bool(self._placed.get(topic))
 
-    def _lacks_remote(self, topic: str) -> bool:
-        name = self._settings.written_topic(topic)
-        return name is not None and name not in self._target.topics
-
-    def _tell(self, errors: Mapping[str, KafkaError]) -> None:
-        """Topics that cannot be created because it is not known how."""
-        for topic, error in errors.items():
-            if self._news.is_new(topic, str(error)):
-                log.error("%s", error)
-        self._news.keep(errors)
-
     def _create_internal(self) -> None:
         config, settings = self._config, self._settings
         progress = NewTopic(
@@ -147,64 +142,6 @@ class SourceTopics:
                 continue
             for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
                 log.warning("%s", error)
-
-    def _provide(self, wanted: list[str], configs: dict[str, list[admin.ConfigEntry]]) -> None:
-        """Create and widen the remote topics; one that cannot be is told and left out."""
-        counts: dict[str, int] = {}
-        originals: dict[str, str] = {}
-        for topic in wanted:
-            name = self._settings.written_topic(topic)
-            if name is not None:  # several topics may be routed to one
-                count = self._config.wanted_partitions(topic)
-                if count is None:
-                    count = len(self._source.topics[topic].partitions)
-                counts[name] = max(count, counts.get(name, 0))
-                originals.setdefault(name, topic)
-        existing = {name: len(info.partitions) for name, info in self._target.topics.items()}
-        create, widen = metadata.missing_topics(counts, existing)
-        config = self._config
-        new = [
-            NewTopic(
-                name,
-                count,
-                config.replication_factor,
-                metadata.creation_configs(
-                    configs.get(originals[name], ()),
-                    config.config_property_filter(),
-                    with_defaults=config.use_defaults_from == "source",
-                ),
-            )
-            for name, count in create.items()
-        ]
-        errors: dict[str, KafkaError] = dict(
-            metadata.create(
-                self._target, new, may_lower_factor=not config.replication_factor_explicit
-            )
-        )
-        for name, error in admin.create_partitions(self._target, widen).items():
-            if error is None:
-                log.info("Widened topic %s to %d partitions.", name, widen[name])
-            else:
-                errors[name] = error
-        for name, failure in errors.items():
-            if name not in self._reported:  # once, not at every refresh
-                log.error("%s", failure)
-        self._reported = set(errors)
-        made = {name: count for name, count in counts.items() if name in create or name in widen}
-        self._wait_for({name: count for name, count in made.items() if name not in errors})
-
-    def _wait_for(self, counts: dict[str, int]) -> None:
-        """Until the target tells of the partitions it has just made: brokers hear of them one after the other."""
-        deadline = time.monotonic() + self._config.admin_timeout_ms / 1000
-        while counts and time.monotonic() < deadline:
-            self._target.refresh(None)
-            if all(self._has_all(name, count) for name, count in counts.items()):
-                return
-            time.sleep(0.05)
-
-    def _has_all(self, remote: str, count: int) -> bool:
-        info = self._target.topics.get(remote)
-        return info is not None and len(info.partitions) >= count
 
     def _tell_placed(self, topics: list[str]) -> None:
         """Topics that are not copied partition by partition; each once, and again when their numbers have changed."""
