@@ -10,16 +10,19 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from sparkmirror.errors import KafkaError
+from sparkmirror.errors import BrokerError, KafkaError
 from sparkmirror.kafka import admin, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster, back_off
+from sparkmirror.kafka.property_support import Properties, PropertySupport
 from sparkmirror.kafka.request_parts import cut
 
 from . import metadata
 from .news import News
 from .source_settings import SourceSettings
+from .topic_configs import tell_left_out
 
 log = logging.getLogger(__name__)
 # How long a step creates topics, at first and at most. Each step may restart the tasks, so the steps get longer.
@@ -41,12 +44,14 @@ class RemoteTopics:
         source: Cluster,
         target: Cluster,
         stopping: threading.Event,
+        support: PropertySupport,
     ) -> None:
         self._settings = settings
         self._config = settings.config
         self._source = source
         self._target = target
         self._stopping = stopping
+        self._support = support
         self._news = News()
         self._step = _STEP_S[0]
         self._tried: set[str] = set()
@@ -132,24 +137,35 @@ class RemoteTopics:
             for name in counts
             if originals[name] in described.errors
         }
+        wanted = {
+            name: metadata.creation_configs(
+                described.configs.get(originals[name], ()),
+                config.config_property_filter(),
+                with_defaults=config.use_defaults_from == "source",
+            )
+            for name in counts
+            if name not in errors
+        }
+        errors |= self._support.send(wanted, partial(self._create_with, counts))
+        tell_left_out(self._support, self._target)
+        self._wait_for({name: counts[name] for name in wanted if name not in errors})
+        return errors
+
+    def _create_with(
+        self, counts: Mapping[str, int], properties: Mapping[str, Properties]
+    ) -> dict[str, BrokerError]:
+        config = self._config
         new = [
             NewTopic(
                 name,
-                count,
+                counts[name],
                 config.replication_factor,
-                metadata.creation_configs(
-                    described.configs.get(originals[name], ()),
-                    config.config_property_filter(),
-                    with_defaults=config.use_defaults_from == "source",
-                ),
+                {key: value for key, value in its.items() if value is not None},
             )
-            for name, count in counts.items()
-            if name not in errors
+            for name, its in properties.items()
         ]
         may_lower = not config.replication_factor_explicit
-        errors |= metadata.create(self._target, new, may_lower_factor=may_lower)
-        self._wait_for({topic.name: topic.partitions for topic in new if topic.name not in errors})
-        return errors
+        return metadata.create(self._target, new, may_lower_factor=may_lower)
 
     def _wait_for(self, counts: Mapping[str, int]) -> None:
         """Until the target tells of the partitions it has just made: brokers hear of them one after the other."""

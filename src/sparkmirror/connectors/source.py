@@ -13,6 +13,7 @@ from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.property_support import PropertySupport
 
 from .acl_sync import TopicAclSync
 from .background import Background
@@ -50,11 +51,12 @@ class SourceConnector:
         self._home = Cluster(self._settings.store_cluster)
         patience = self._settings.config.admin_timeout_ms / 1000
         self._background = Background(self._label, self._watch, context.fail, patience)
+        support = PropertySupport()
         self._topics = SourceTopics(
-            self._settings, self._source, self._target, self._background.stopping
+            self._settings, self._source, self._target, self._background.stopping, support
         )
         self._map_keeper: MapKeeper | None = None
-        self._configs = TopicConfigSync(config, self._source, self._target, self._label)
+        self._configs = TopicConfigSync(config, self._source, self._target, self._label, support)
         ledger = Ledger(self._home, self._settings.store, "synced-acls")
         self._acls = TopicAclSync(config, self._source, self._target, ledger, self._label)
         self._deletes: TopicDeletes | None = None

@@ -10,6 +10,7 @@ from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.property_support import PropertySupport
 from sparkmirror.policy.filters import should_replicate_topic
 
 from . import metadata
@@ -37,13 +38,14 @@ class SourceTopics:
         source: Cluster,
         target: Cluster,
         stopping: threading.Event,
+        support: PropertySupport,
     ) -> None:
         self._settings = settings
         self._config = settings.config
         self._source = source
         self._target = target
         self._partitions: list[tuple[str, int]] = []
-        self._remotes = RemoteTopics(settings, source, target, stopping)
+        self._remotes = RemoteTopics(settings, source, target, stopping, support)
         self._placed: dict[str, int] = {}
 
     def start(self) -> None:

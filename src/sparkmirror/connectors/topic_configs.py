@@ -16,12 +16,14 @@ from sparkmirror.errors import BrokerError, SparkMirrorError
 from sparkmirror.kafka import messages, topic_configs
 from sparkmirror.kafka.admin import ConfigEntry
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.property_support import Properties, PropertySupport
 from sparkmirror.kafka.topic_configs import Alteration
 from sparkmirror.policy.filters import ConfigPropertyFilter
 
 from .news import News
 
 log = logging.getLogger(__name__)
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,6 @@ class Change:
     def __str__(self) -> str:
         after = "the cluster's default" if self.after is None else self.after
         return f"{self.name} from {self.before} to {after}"
-
-    @property
-    def alteration(self) -> Alteration:
-        return Alteration(self.name, self.operation, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +131,19 @@ class TopicConfigSync:
     Invariant: nothing is told twice in a row, neither a change nor an error; a change that had to be made once more is.
     """
 
-    def __init__(self, config: SourceConfig, source: Cluster, target: Cluster, label: str) -> None:
+    def __init__(
+        self,
+        config: SourceConfig,
+        source: Cluster,
+        target: Cluster,
+        label: str,
+        support: PropertySupport,
+    ) -> None:
         self._config = config
         self._source = source
         self._target = target
         self._label = label
+        self._support = support
         self._news = News()
 
     def sync(self, remotes: Mapping[str, str]) -> None:
@@ -145,21 +151,34 @@ class TopicConfigSync:
         found = plan(self._source, self._target, remotes, self._config)
         is_dry = self._config.sync_topic_configs_dry_run
         failed: dict[str, BrokerError] = {} if is_dry else self._alter(found)
+        tell_left_out(self._support, self._target)
         for remote, needed in found.changes.items():
-            if remote not in failed:
-                self._tell(remote, needed)
+            taken = [one for one in needed if not self._support.objection(one.name, one.after)]
+            if taken and remote not in failed:
+                self._tell(remote, taken)
         for topic, error in (found.errors | failed).items():
             if self._news.is_new(topic, str(error)):
                 log.error("%s: %s", self._label, error)
         self._news.keep(found.changes.keys() | found.errors.keys() | failed.keys())
 
     def _alter(self, found: ConfigPlan) -> dict[str, BrokerError]:
-        wanted: dict[str, Sequence[Alteration]] = {
-            remote: [change.alteration for change in needed]
+        changed: dict[str, Properties] = {
+            remote: {change.name: change.after for change in needed}
             for remote, needed in found.changes.items()
         }
+        unseen: dict[str, Properties] = {
+            remote: {one.name: one.value for one in told} for remote, told in found.unseen.items()
+        }
+        return self._support.send(changed | unseen, self._send)
+
+    def _send(self, properties: Mapping[str, Properties]) -> dict[str, BrokerError]:
+        wanted = {
+            remote: [Alteration(n, "DELETE" if v is None else "SET", v) for n, v in its.items()]
+            for remote, its in properties.items()
+            if its
+        }
         failed = {}
-        for remote, error in topic_configs.alter(self._target, wanted | found.unseen).items():
+        for remote, error in topic_configs.alter(self._target, wanted).items():
             if error is None or error.code == messages.UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # gone meanwhile: no error
             if error.code == messages.UNSUPPORTED_VERSION:
@@ -172,6 +191,23 @@ class TopicConfigSync:
         if self._news.is_new(remote, text):
             verb = "would be altered" if self._config.sync_topic_configs_dry_run else "altered"
             log.info("%s: topic %s %s: %s.", self._label, remote, verb, text)
+
+
+def tell_left_out(support: PropertySupport, target: Cluster) -> None:
+    """Log which properties topics do not get; one line for the topics that have the same."""
+    topics: dict[tuple[str, str], list[str]] = {}
+    for one in support.news():
+        topics.setdefault((one.name, one.why), []).append(one.topic)
+    for (name, why), same in topics.items():
+        more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
+        log.warning(
+            "Property %s is left out on %s: %s. Topics: %s%s.",
+            name,
+            target.settings,
+            why,
+            ", ".join(same[:_MOST_NAMED]),
+            more,
+        )
 
 
 def incompatible(target: Cluster, error: BrokerError) -> SparkMirrorError:

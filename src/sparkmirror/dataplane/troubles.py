@@ -409,6 +409,11 @@ class Troubles:
 
 
 _REMEDIES = {
+    messages.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "The remote topic keeps its records in a format of before Kafka 0.11, which has no place for the sequence numbers that "
+        "exact copying needs. Set message.format.version=0.11.0 or later on the remote topic, or take it back there and set "
+        "log.message.format.version in the settings of the target's brokers."
+    ),
     messages.INVALID_TIMESTAMP: "Raise message.timestamp.before.max.ms / message.timestamp.after.max.ms of the remote topic.",
     messages.INVALID_RECORD: (
         "If the remote topic is compacted, records without a key are refused: set cleanup.policy=delete on it. If it limits "

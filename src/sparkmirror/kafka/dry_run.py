@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.property_support import LeftOut, Properties, PropertySupport
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +31,24 @@ def try_creating(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, Crea
         error = admin.creation_error(cluster, topic, answer)
         found[topic.name] = Creation(error, replicas, configs)
     return found
+
+
+def try_fitting(
+    cluster: Cluster, topics: Sequence[NewTopic]
+) -> tuple[dict[str, Creation], list[LeftOut]]:
+    """The same without the properties that the cluster does not know, and what those are."""
+    wanted = {topic.name: topic for topic in topics}
+    found: dict[str, Creation] = {}
+
+    def send(properties: Mapping[str, Properties]) -> dict[str, BrokerError]:
+        tried = try_creating(cluster, [_with(wanted[n], its) for n, its in properties.items()])
+        found.update(tried)
+        return {name: one.error for name, one in tried.items() if one.error is not None}
+
+    support = PropertySupport()
+    support.send({topic.name: topic.configs for topic in topics}, send)
+    return found, support.news()
+
+
+def _with(topic: NewTopic, properties: Properties) -> NewTopic:
+    return replace(topic, configs={n: v for n, v in properties.items() if v is not None})

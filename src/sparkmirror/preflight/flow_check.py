@@ -13,7 +13,8 @@ from sparkmirror.kafka.access.security import Security
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import principal_of
-from sparkmirror.kafka.dry_run import Creation, try_creating
+from sparkmirror.kafka.dry_run import Creation, try_creating, try_fitting
+from sparkmirror.kafka.property_support import LeftOut
 from sparkmirror.offsets.groups import Groups
 from sparkmirror.preflight import naming, probing
 from sparkmirror.preflight.access_rules import access_findings, families_of
@@ -21,7 +22,7 @@ from sparkmirror.preflight.factors import asked_factors, storage_findings, stora
 from sparkmirror.preflight.facts import Ages, Pair, SideRights, TopicFacts
 from sparkmirror.preflight.findings import Finding, error, failed, note, without_repeats
 from sparkmirror.preflight.flow import Flow
-from sparkmirror.preflight.limit_rules import factor_findings, topic_findings
+from sparkmirror.preflight.limit_rules import factor_findings, property_findings, topic_findings
 from sparkmirror.preflight.naming import Copying
 from sparkmirror.preflight.privileges import Privilege, Side
 from sparkmirror.preflight.probing import Deadline, Seen
@@ -63,6 +64,7 @@ class FlowCheck:
         self.copying: Copying | None = None
         self._hidden: set[str] = set()
         self._copied: dict[str, str] = {}
+        self._left_out: list[LeftOut] = []
 
     def prepare(self) -> None:
         """List the topics of both sides, and work out what would be copied."""
@@ -149,7 +151,9 @@ class FlowCheck:
                 f"Only the first {len(names)} of {len(self._copied)} topics are looked at.",
             )
         now_ms = time.time_ns() // 1_000_000
-        yield from topic_findings(self._pairs(source, target, names), config, now_ms)
+        pairs = self._pairs(source, target, names)
+        yield from property_findings(self._left_out, config.target_alias)
+        yield from topic_findings(pairs, config, now_ms)
 
     def _pairs(self, source: Cluster, target: Cluster, names: Sequence[str]) -> list[Pair]:
         here = _described(source, names)
@@ -194,7 +198,8 @@ class FlowCheck:
             for name, topic in topics.items()
             if self._copied[name] not in target.topics
         ]
-        return try_creating(target, new)
+        found, self._left_out = try_fitting(target, new)
+        return found
 
     # -- replication factors and the worker's topics ------------------------------------------------
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from sparkmirror.config.source import SourceConfig
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.property_support import LeftOut
 from sparkmirror.policy.filters import ConfigPropertyFilter
 from sparkmirror.preflight.facts import Pair
 from sparkmirror.preflight.findings import Finding, error, note, ok, some, warning
@@ -66,6 +67,21 @@ def factor_findings(factors: Iterable[Factor]) -> list[Finding]:
             )
         )
     return found
+
+
+def property_findings(left_out: Iterable[LeftOut], alias: str) -> list[Finding]:
+    """Properties that new copies would not get."""
+    topics: dict[tuple[str, str], list[str]] = {}
+    for one in left_out:
+        topics.setdefault((one.name, one.why), []).append(one.topic)
+    return [
+        warning(
+            "properties",
+            f"{some(names)} on cluster {alias} would be created without {name}: {why}.",
+            f"Nothing to do if that is right; config.properties.exclude={name} (beside the default list) says so.",
+        )
+        for (name, why), names in topics.items()
+    ]
 
 
 def topic_findings(pairs: Sequence[Pair], config: SourceConfig, now_ms: int) -> list[Finding]:

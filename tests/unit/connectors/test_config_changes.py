@@ -151,7 +151,10 @@ def test_sending_the_differences_does_what_sending_everything_does(
 ) -> None:
     everything = alterations(source, ConfigPropertyFilter(exclude), with_defaults=with_defaults)
     before = {e.name: e.value for e in target if e.is_set_on_topic}
-    needed = [change.alteration for change in changes(everything, target)]
+    needed = [
+        Alteration(change.name, change.operation, change.after)
+        for change in changes(everything, target)
+    ]
     assert applied(before, needed) == applied(before, everything)
     after = [entry(name, value) for name, value in applied(before, needed).items()]
     assert changes(everything, after) == ()
