@@ -98,10 +98,10 @@ def batches_at(
 ) -> dict[TopicPartition, memoryview]:
     """The batch that holds each of these offsets, or the next behind it; without those that have nothing there.
 
-    Each leader is asked for all its partitions at once, again and again: an answer has room for some of them only.
+    Each leader is asked for many partitions at once, again and again: an answer has room for some of them only.
     """
     found: dict[TopicPartition, memoryview] = {}
-    for node, topics in admin.by_leader(cluster, offsets).items():
+    for node, topics in admin.by_leader(cluster, offsets):
         open_keys = [(topic, partition) for topic, rows in topics.items() for partition in rows]
         while open_keys:
             answered = _first_batches(cluster, node, {key: offsets[key] for key in open_keys})
