@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.formats import java_json
@@ -16,10 +17,10 @@ from sparkmirror.kafka import admin, log, records
 from sparkmirror.kafka.batches import Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
+from sparkmirror.kafka.row_batches import Row, append_in_batches
 
 Fields = Mapping[str, str | int]
 _LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
-_ROWS = 500
 
 
 class Ledger:
@@ -52,7 +53,7 @@ class Ledger:
         if not changes:
             return
         known = dict(self.entries())
-        rows: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        rows: dict[int, list[Row]] = {}
         count = len(self._cluster.topic(self._address.topic).partitions)
         for name, fields in changes.items():
             key = self._key(name)
@@ -63,13 +64,12 @@ class Ledger:
             else:
                 known[name] = fields
         for partition, found in rows.items():
-            for start in range(0, len(found), _ROWS):
-                self._append(partition, found[start : start + _ROWS])
+            append_in_batches(self._address.topic, found, partial(self._append, partition))
         self._entries = known
 
-    def _append(self, partition: int, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def _append(self, partition: int, rows: Sequence[Row]) -> None:
         cluster, topic = self._cluster, self._address.topic
-        batch = records.control_batch(list(rows), int(time.time() * 1000))
+        batch = records.control_batch(rows, int(time.time() * 1000))
         deadline = time.monotonic() + cluster.settings.request_timeout
         cluster.retrying(lambda: log.append(cluster, topic, partition, batch), deadline)
 

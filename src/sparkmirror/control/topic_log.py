@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sparkmirror.errors import BrokerError, ConnectError, KafkaError, SparkMirrorError
+from sparkmirror.errors import ConnectError, KafkaError, SparkMirrorError
 from sparkmirror.formats.connect import default_partition
-from sparkmirror.kafka import admin, messages, records
+from sparkmirror.kafka import admin, records
 from sparkmirror.kafka import log as partition_log
 from sparkmirror.kafka.cluster import Cluster, back_off
+from sparkmirror.kafka.row_batches import Row, append_in_batches
 from sparkmirror.kafka.settings import ClientSettings
 
 from . import storage_topic
@@ -27,15 +28,11 @@ __all__ = ["LogFactory", "OnRecord", "RecordLog", "Row", "StorageTopicSettings",
 
 log = logging.getLogger(__name__)
 
-Row = tuple[bytes, bytes | None]
 _STEP_S = 0.25
 _RETRY_S = 2.0
 _ASK_S = 5.0
-_BATCH_BYTES = 500_000
-_ROW_BYTES = 32  # what a record costs beside its key and value, at most
 _TELL_AGAIN_S = 30.0
 STOP_S = 5.0
-_TOO_LARGE = (messages.MESSAGE_TOO_LARGE, messages.RECORD_LIST_TOO_LARGE)
 
 
 class RecordLog(Protocol):
@@ -241,9 +238,12 @@ class TopicLog:
         ends: dict[int, int] = {}
         with self._writing:
             count = self._writer.retrying(self._partition_count, deadline)
-            for partition, batch in batches(rows, count):
-                base = self._append(partition, batch, deadline)
-                ends[partition] = base + len(batch)
+            for partition, found in by_partition(rows, count).items():
+
+                def append(part: Sequence[Row], partition: int = partition) -> None:
+                    ends[partition] = self._append(partition, part, deadline) + len(part)
+
+                append_in_batches(self.topic.name, found, append)
         return ends
 
     def _partition_count(self) -> int:
@@ -262,8 +262,6 @@ class TopicLog:
             except KafkaError as error:
                 if error.retriable:
                     self._writer.refresh([self.topic.name])
-                if isinstance(error, BrokerError) and error.code in _TOO_LARGE:
-                    error.remedy = f"Raise max.message.bytes of topic {self.topic.name}."
                 raise
 
         return self._writer.retrying(attempt, deadline)
@@ -278,18 +276,9 @@ def _close(cluster: Cluster, lock: threading.Lock, timeout: float) -> None:
             lock.release()
 
 
-def batches(rows: Iterable[Row], partitions: int) -> list[tuple[int, list[Row]]]:
-    """Rows by the partition that their keys belong to, in batches that a broker takes."""
-    done: list[tuple[int, list[Row]]] = []
-    filling: dict[int, tuple[list[Row], int]] = {}
+def by_partition(rows: Iterable[Row], partitions: int) -> dict[int, list[Row]]:
+    """Rows by the partition that their keys belong to, in their order."""
+    found: dict[int, list[Row]] = {}
     for row in rows:
-        key, value = row
-        partition = default_partition(key, partitions)
-        size = len(key) + len(value or b"") + _ROW_BYTES
-        batch, filled = filling.get(partition, ([], 0))
-        if not batch or filled + size > _BATCH_BYTES:
-            batch, filled = [], 0
-            done.append((partition, batch))
-        batch.append(row)
-        filling[partition] = (batch, filled + size)
-    return done
+        found.setdefault(default_partition(row[0], partitions), []).append(row)
+    return found

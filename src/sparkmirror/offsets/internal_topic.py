@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,13 +15,11 @@ from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.denials import Operation, needs, sentence
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.records import Record
+from sparkmirror.kafka.row_batches import Row, append_in_batches
 
 log = logging.getLogger(__name__)
-Row = tuple[bytes, bytes | None]
 T = TypeVar("T")
 
-# Well below what topics take by default (1 MiB), whatever the rows are.
-_BATCH_BYTES = 256 << 10
 _LIMITS = FetchLimits(isolation=READ_UNCOMMITTED, max_bytes=4 << 20, partition_max_bytes=4 << 20)
 _UNKNOWN = -1
 
@@ -70,9 +68,12 @@ class InternalTopic:
 
     def append(self, rows: Sequence[Row], timestamp: int) -> None:
         """Write rows in order and wait until every replica in sync has them."""
-        for part in _parts(rows):
+
+        def append(part: Sequence[Row]) -> None:
             batch = records.control_batch(part, timestamp)
-            self._asking(lambda: self._append(batch), "Write")  # noqa: B023 - called at once
+            self._asking(lambda: self._append(batch), "Write")
+
+        append_in_batches(self.name, rows, append)
 
     # -- one request each ---------------------------------------------------------------------
 
@@ -142,17 +143,3 @@ def _with_remedy(error: BrokerError, remedy: str) -> BrokerError:
     if error.code != messages.TOPIC_AUTHORIZATION_FAILED or error.remedy:
         return error
     return BrokerError(error.code, error.name, error.message, remedy, retriable=error.retriable)
-
-
-def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    part: list[Row] = []
-    size = 0
-    for row in rows:
-        length = len(row[0]) + len(row[1] or b"")
-        if part and size + length > _BATCH_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += length
-    if part:
-        yield part
