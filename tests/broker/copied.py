@@ -65,6 +65,7 @@ class Copied:
         *,
         configs: Mapping[str, str] | None = None,
         remote_configs: Mapping[str, str] | None = None,
+        offsets_partitions: int = 3,
     ) -> None:
         self.source, self.target = source.bootstrap, target.bootstrap
         self.topic = unique("t")
@@ -72,7 +73,7 @@ class Copied:
         self.partitions = partitions
         create_topic(self.source, self.topic, partitions, configs=configs)
         create_topic(self.target, self.remote, partitions, configs=remote_configs)
-        self.flow = Flow(source, target, unique("f"))
+        self.flow = Flow(source, target, unique("f"), offsets_partitions)
         self.flow.source.refresh([self.topic])
         wanted = {self.remote, self.flow.offsets_topic}
         wait_for("the target knows its topics", lambda: self._target_knows(wanted))

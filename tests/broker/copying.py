@@ -34,17 +34,18 @@ def settings_of(alias: str, cluster: KafkaCluster) -> ClientSettings:
 class Flow:
     """A flow A->B between two clusters with an offsets topic of its own, whose copy tasks a test starts and ends."""
 
-    def __init__(self, source: KafkaCluster, target: KafkaCluster, name: str) -> None:
+    def __init__(
+        self, source: KafkaCluster, target: KafkaCluster, name: str, offsets_partitions: int = 3
+    ) -> None:
         self.source = Cluster(settings_of("A", source))
         self.target = Cluster(settings_of("B", target))
         self.offsets_topic = f"mm2-offsets.{name}.internal"
         self.source.refresh([])
         self.target.refresh([])
         factor = len(self.target.brokers)
-        errors = admin.create_topics(
-            self.target,
-            [NewTopic(self.offsets_topic, 3, factor, {"cleanup.policy": "compact"})],
-        )
+        compact = {"cleanup.policy": "compact"}
+        topic = NewTopic(self.offsets_topic, offsets_partitions, factor, compact)
+        errors = admin.create_topics(self.target, [topic])
         assert not any(errors.values()), errors
         wait_for("the offsets topic is there", self._has_offsets_topic)
 

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from sparkmirror.formats import offset_map
 from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
 from sparkmirror.kafka import log as kafka_log
-from sparkmirror.kafka import messages, records
+from sparkmirror.kafka import records
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.row_batches import Row, append_in_batches
 from sparkmirror.offsets.map_writer import MapWriter
 
 from .addressing import Sent
 from .partition import PartitionCopy
-from .sending import Sender, SideWrite
+from .sending import Sender
+from .side_writes import Kind, Outcome, SideWriter
 
-log = logging.getLogger(__name__)
-_BATCH_BYTES = 256 << 10
-"""Well below what topics take by default."""
+_KIND = Kind(
+    "offset map segments",
+    "They are written again with the next report; until then group offsets are translated without them.",
+)
+_SEGMENT_BYTES = 100  # of a segment beside its pairs and names, about
 
 
 class MapSender:
     """Writes the map beside the data. Without a topic (none is wanted, or there is none) it does nothing.
 
-    Invariant: at most one round of writes is under way, so that of one segment the longest is the last in the log.
+    Invariant: at most one round of writes is under way (`_under_way` segments of it), so that of one segment the longest is the
+    last in the log.
     """
 
     def __init__(self, topic: str, target: Cluster, sender: Sender) -> None:
         self._topic = topic
         self._target = target
-        self._sender = sender
+        self._side = SideWriter(sender, topic, _KIND, _size, _rows)
         self._writer = MapWriter()
         self._under_way = 0
         self._is_whole = True
+        self._is_split = False
         self._then: Callable[[bool], None] | None = None
 
     def run(self, copy: PartitionCopy, source: int, target: int, count: int) -> None:
@@ -72,40 +76,33 @@ class MapSender:
         """Send what is new, unless the last of it is still on its way."""
         if self._under_way or self._writer.is_idle or self._topic not in self._target.topics:
             return
-        parts = list(_parts(self._writer.take()))
-        self._under_way = len(parts)
-        for segments in parts:
-            heard = _Written(self, segments)
-            side = SideWrite(self._topic, 0, _batch(segments), heard, None)
-            if not self._sender.write(side):
-                heard.result(None, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)
+        segments = self._writer.take()
+        self._under_way = len(segments)
+        self._is_split = False
+        self._side.write(0, segments, self._heard)
 
-    def written(self, segments: Sequence[Segment], code: int) -> None:
-        self._under_way -= 1
-        if code != messages.NONE:
+    def _heard(self, segments: Sequence[Segment], outcome: Outcome) -> None:
+        self._under_way -= len(segments)
+        if outcome is not Outcome.WRITTEN:
             self._is_whole = False
-            log.debug("The offset map could not be written: %s.", messages.error_name(code))
+            self._is_split |= outcome is Outcome.SPLIT
             self._writer.give_back(segments)
-        if not self._under_way and self._then is not None:
+        if self._under_way:
+            return
+        if self._then is not None:
             then, self._then = self._then, None
             then(self._is_whole)
+        if self._is_split:
+            self.flush()
 
     def finish(self) -> None:
         """The last of it, waited for. KafkaError: then a hole is left, which is closed by looking at both logs."""
         if self._topic in self._target.topics:
-            for segments in _parts(self._writer.take()):
-                kafka_log.append(self._target, self._topic, 0, _batch(segments))
+            append_in_batches(self._topic, _rows(self._writer.take()), self._append)
 
-
-class _Written:
-    """Hears whether segments were written."""
-
-    def __init__(self, mapping: MapSender, segments: Sequence[Segment]) -> None:
-        self._mapping = mapping
-        self._segments = segments
-
-    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
-        self._mapping.written(self._segments, code)
+    def _append(self, rows: Sequence[Row]) -> None:
+        batch = records.control_batch(rows, int(time.time() * 1000))
+        kafka_log.append(self._target, self._topic, 0, batch)
 
 
 def _place(copy: PartitionCopy) -> Place:
@@ -113,19 +110,10 @@ def _place(copy: PartitionCopy) -> Place:
     return Place(plan.topic, plan.partition, plan.remote, plan.at)
 
 
-def _batch(segments: Sequence[Segment]) -> bytearray:
-    rows = [offset_map.encode(segment) for segment in segments]
-    return records.control_batch(rows, int(time.time() * 1000))
+def _rows(segments: Sequence[Segment]) -> list[Row]:
+    return [offset_map.encode(segment) for segment in segments]
 
 
-def _parts(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    part: list[Segment] = []
-    size = 0
-    for segment in segments:
-        part.append(segment)
-        size += len(segment.pairs) + len(segment.place.topic) + len(segment.place.remote) + 100
-        if size > _BATCH_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+def _size(segment: Segment) -> int:
+    place = segment.place
+    return len(segment.pairs) + len(place.topic) + len(place.remote) + _SEGMENT_BYTES

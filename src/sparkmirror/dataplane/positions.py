@@ -7,8 +7,9 @@ whose word counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sparkmirror.formats import position as formats
 from sparkmirror.formats.connect import default_partition, source_offset_key
@@ -17,6 +18,7 @@ from sparkmirror.kafka import admin, log, records
 from sparkmirror.kafka.batches import Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits, TopicPartition
+from sparkmirror.kafka.row_batches import Row, append_in_batches
 
 _LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
 
@@ -127,25 +129,24 @@ class PositionStore:
             home = self._homes[partition] = default_partition(self.key(partition), count)
         return home
 
-    def batches(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> dict[int, bytearray]:
-        """One batch per partition of the offsets topic, ready to be appended."""
-        rows: dict[int, list[tuple[bytes, bytes | None]]] = {}
-        for partition, entry in entries:
-            row = (self.key(partition), formats.encode(entry))
-            rows.setdefault(self.home(partition), []).append(row)
-        now = int(time.time() * 1000)
-        return {home: records.control_batch(found, now) for home, found in rows.items()}
+    def row(self, partition: TopicPartition, entry: Entry) -> Row:
+        """The entry as a record of the offsets topic."""
+        return self.key(partition), formats.encode(entry)
 
     def write(self, entries: Iterable[tuple[TopicPartition, Entry]]) -> None:
         """Append and wait until every replica in sync has it."""
+        rows: dict[int, list[Row]] = {}
+        for partition, entry in entries:
+            rows.setdefault(self.home(partition), []).append(self.row(partition, entry))
         deadline = time.monotonic() + self._cluster.settings.request_timeout
-        for home, batch in self.batches(entries).items():
-            self._cluster.retrying(
-                lambda home=home, batch=batch: log.append(  # type: ignore[misc]
-                    self._cluster, self.address.topic, home, batch
-                ),
-                deadline,
-            )
+        for home, found in rows.items():
+            append = partial(self._append, home, deadline)
+            append_in_batches(self.address.topic, found, append)
+
+    def _append(self, home: int, deadline: float, rows: Sequence[Row]) -> None:
+        batch = records.control_batch(rows, int(time.time() * 1000))
+        topic = self.address.topic
+        self._cluster.retrying(lambda: log.append(self._cluster, topic, home, batch), deadline)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """State positions once more whose last record does not count, so that compaction never leaves that one alone behind.

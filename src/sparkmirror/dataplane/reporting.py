@@ -6,16 +6,16 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats import progress
-from sparkmirror.formats.mirror import encode_offset_sync
+from sparkmirror.formats.mirror import OffsetSync, encode_offset_sync
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.formats.position import Entry, Position
-from sparkmirror.formats.progress import PartitionProgress, Progress
-from sparkmirror.kafka import messages, records
+from sparkmirror.formats.progress import PartitionProgress
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.row_batches import Row, row_size
 from sparkmirror.offsets.syncs import OffsetSyncQueue
 
 from .addressing import Sent
@@ -23,11 +23,21 @@ from .mapping import MapSender
 from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
-from .sending import Sender, SideWrite
+from .sending import Sender
 from .shape import has_query
+from .side_writes import Kind, Outcome, SideWriter
 
 log = logging.getLogger(__name__)
 _FULL_REPORT_EVERY = 30
+_POSITIONS = Kind(
+    "positions",
+    "They are written again with the next ones; a restart before that reads more of the target's log.",
+)
+_PROGRESS = Kind("progress", "It is reported again in a second; copying goes on.")
+_SYNCS = Kind("offset syncs", "The next ones make up for them; copying goes on.")
+_SYNC_BYTES = 60  # of a sync beside its topic, about
+_PositionRow = tuple[PartitionCopy, Row]
+_ProgressRow = tuple[PartitionCopy, bytes]
 
 
 class Standing(NamedTuple):
@@ -70,10 +80,16 @@ class Reporter:
         self._plan = plan
         self._settings = plan.settings
         self._store = store
-        self._sender = sender
-        self._store_sender = store_sender
-        self._syncs_sender = syncs_sender
         self._mapping = mapping
+        self._positions_side = SideWriter(
+            store_sender, plan.store.topic, _POSITIONS, _position_size, _position_rows
+        )
+        self._progress_side = SideWriter(
+            sender, plan.settings.progress_topic, _PROGRESS, _progress_size, self._progress_rows
+        )
+        self._syncs_side = SideWriter(
+            syncs_sender, plan.settings.offset_syncs_topic, _SYNCS, _sync_size, _sync_rows
+        )
         self._syncs = OffsetSyncQueue(plan.settings.offset_lag_max)
         self._dirty: dict[TopicPartition, PartitionCopy] = {}
         self._stirred: set[TopicPartition] = set()
@@ -220,13 +236,17 @@ class Reporter:
             return
         for home, copies in homes.items():
             known = positions or {}
-            entries = [(copy.key, Entry(known.get(copy.key) or copy.position)) for copy in copies]
-            batch = self._store.batches(entries)[home]
-            written = _Written(self, copies)
-            if not self._store_sender.write(
-                SideWrite(self._plan.store.topic, home, batch, written, None)
-            ):
-                written.result(None, messages.UNKNOWN_TOPIC_OR_PARTITION, -1, None)
+            rows = [
+                (copy, self._store.row(copy.key, Entry(known.get(copy.key) or copy.position)))
+                for copy in copies
+            ]
+            self._positions_side.write(home, rows, self._positions_heard)
+
+    def _positions_heard(self, rows: Sequence[_PositionRow], outcome: Outcome) -> None:
+        if outcome is not Outcome.WRITTEN:
+            self.not_written(copy for copy, _ in rows)
+        if outcome is Outcome.SPLIT:
+            self._flush_at = 0.0
 
     def not_written(self, copies: Iterable[PartitionCopy]) -> None:
         for copy in copies:
@@ -236,17 +256,14 @@ class Reporter:
 
     def _send_syncs(self) -> None:
         ready = self._syncs.take_ready()
-        if not ready:
-            return
-        batch = records.control_batch(
-            [encode_offset_sync(sync) for sync in ready], int(time.time() * 1000)
-        )
-        side = SideWrite(self._settings.offset_syncs_topic, 0, batch, _SyncsSent(self), len(ready))
-        if not self._syncs_sender.write(side):
-            self._syncs.sent_done(len(ready))
+        if ready:
+            self._syncs_side.write(0, ready, self._syncs_heard)
 
-    def syncs_done(self, count: int) -> None:
-        self._syncs.sent_done(count)
+    def _syncs_heard(self, syncs: Sequence[OffsetSync], outcome: Outcome) -> None:
+        if outcome is Outcome.SPLIT:
+            self._syncs.give_back(syncs)
+        else:
+            self._syncs.sent_done(len(syncs))
         self._syncs_wait = True
 
     # -- progress -----------------------------------------------------------------------------
@@ -258,23 +275,32 @@ class Reporter:
             return
         full = self._reports % _FULL_REPORT_EVERY == 0
         self._reports += 1
-        rows: dict[int, list[PartitionProgress]] = {}
+        rows: list[_ProgressRow] = []
         for copy in copies:
             if full or copy.key in self._stirred or copy.key in standing:
                 row = self._row(copy, standing.get(copy.key, _GOES_ON))
-                rows.setdefault(copy.plan.task, []).append(row)
+                rows.append((copy, progress.encode_partition(row)))
         self._stirred.clear()
-        if not rows:
-            return
-        now = int(time.time() * 1000)
-        reports = [
-            progress.encode(
-                Progress(self._plan.store.connector, task, self._since, now, tuple(found))
-            )
-            for task, found in rows.items()
+        if rows:
+            self._progress_side.write(0, rows, self._progress_heard)
+
+    def _progress_rows(self, rows: Sequence[_ProgressRow]) -> list[Row]:
+        """One record for each task."""
+        tasks: dict[int, list[bytes]] = {}
+        for copy, row in rows:
+            tasks.setdefault(copy.plan.task, []).append(row)
+        now, connector = int(time.time() * 1000), self._plan.store.connector
+        return [
+            progress.encode_rows(connector, task, self._since, now, found)
+            for task, found in tasks.items()
         ]
-        batch = records.control_batch(reports, now)
-        self._sender.write(SideWrite(self._settings.progress_topic, 0, batch, _Unheard(), None))
+
+    def _progress_heard(self, rows: Sequence[_ProgressRow], outcome: Outcome) -> None:
+        """What was not written is in the next report."""
+        if outcome is not Outcome.WRITTEN:
+            self._stirred.update(copy.key for copy, _ in rows)
+        if outcome is Outcome.SPLIT:
+            self.urge()
 
     def _row(self, copy: PartitionCopy, standing: Standing) -> PartitionProgress:
         position: Position = copy.position
@@ -300,33 +326,21 @@ class Reporter:
         )
 
 
-class _Written:
-    """Hears whether positions were written."""
-
-    def __init__(self, reporter: Reporter, copies: list[PartitionCopy]) -> None:
-        self._reporter = reporter
-        self._copies = copies
-
-    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
-        if code != messages.NONE:
-            self._reporter.not_written(self._copies)
+def _position_size(row: _PositionRow) -> int:
+    return row_size(row[1])
 
 
-class _SyncsSent:
-    """Hears whether offset syncs were sent; like MM2, a failure is only logged: the next one makes up for it."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-
-    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
-        if code != messages.NONE:
-            log.warning("Offset syncs could not be written: %s.", messages.error_name(code))
-        self._reporter.syncs_done(int(sent))
+def _position_rows(rows: Sequence[_PositionRow]) -> list[Row]:
+    return [row for _, row in rows]
 
 
-class _Unheard:
-    """Progress is told anew every second: a report that is lost is not missed."""
+def _progress_size(row: _ProgressRow) -> int:
+    return len(row[1]) + 1
 
-    def result(self, sent: Any, code: int, base_offset: int, text: str | None) -> None:
-        if code != messages.NONE:
-            log.debug("Progress could not be written: %s.", messages.error_name(code))
+
+def _sync_size(sync: OffsetSync) -> int:
+    return len(sync.topic) + _SYNC_BYTES
+
+
+def _sync_rows(syncs: Sequence[OffsetSync]) -> list[Row]:
+    return [encode_offset_sync(sync) for sync in syncs]

@@ -15,7 +15,7 @@ from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages, produce
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
-from sparkmirror.kafka.denials import needs
+from sparkmirror.kafka.settings import ClientSettings
 
 from .partition import PartitionCopy
 from .poller import Poller, tell_once
@@ -74,9 +74,13 @@ class Sender:
         self._max_bytes = max_bytes
         self._channels: dict[int, _Channel] = {}
         self._homes: dict[PartitionCopy, _Channel] = {}
-        self._denied: set[str] = set()
         self.stale = False
         """Set when something was to be sent whose leader we do not know, or not any more."""
+
+    @property
+    def settings(self) -> ClientSettings:
+        """Of the cluster that it sends to."""
+        return self._cluster.settings
 
     def offer(self, copy: PartitionCopy) -> None:
         """This partition may have something to send."""
@@ -253,18 +257,7 @@ class Sender:
                 if result.error:
                     self.stale |= messages.is_stale_metadata(result.error)
                 owner, token = owners.pop((result.topic, result.partition))
-                if not isinstance(owner, PartitionCopy):  # a partition tells it itself
-                    self._tell_denied(result.topic, result.error)
                 owner.result(token, result.error, result.base_offset, result.message)
-
-    def _tell_denied(self, topic: str, code: int) -> None:
-        """What is written beside the data is tried again and again: that it is not allowed is told once."""
-        if code == messages.TOPIC_AUTHORIZATION_FAILED and topic not in self._denied:
-            self._denied.add(topic)
-            settings = self._cluster.settings
-            access = needs("Write", "topic", topic, settings.security)
-            what = f"Writing to {topic} on {settings}"
-            log.error("%s", messages.broker_error(code, what, access=access))
 
     def expire(self) -> None:
         """Give up connections whose oldest request has waited too long, and tell owners of a node that cannot be dialled."""

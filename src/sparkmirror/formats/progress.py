@@ -1,13 +1,14 @@
 """Progress records: what a copy task reports once a second to `mm2-progress.<source alias>.internal` on the target.
 
 Key: `connector/task`. Value: one JSON object with the partitions that changed since the last report (all of them in the first
-report and in every thirtieth). Counters run from the start of the task (`since`), so rates come from two reports.
+report and in every thirtieth). A report on many partitions comes in several records, each with some of them. Counters run from
+the start of the task (`since`), so rates come from two reports.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -69,24 +70,32 @@ class Progress:
 
 
 def encode(progress: Progress) -> tuple[bytes, bytes]:
-    key = f"{progress.connector}/{progress.task}".encode()
-    value: dict[str, Any] = {
-        "connector": progress.connector,
-        "task": progress.task,
-        "since": progress.since,
-        "time": progress.time,
-        "partitions": [_written(row) for row in progress.partitions],
-    }
-    return key, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    rows = [encode_partition(row) for row in progress.partitions]
+    return encode_rows(progress.connector, progress.task, progress.since, progress.time, rows)
 
 
-def _written(row: PartitionProgress) -> dict[str, Any]:
-    """All of it, but what only a query has."""
-    return {
-        name: value
-        for name, value in asdict(row).items()
-        if name not in ("since", "until") or value >= 0
-    }
+def encode_rows(
+    connector: str, task: int, since: int, time: int, rows: Sequence[bytes]
+) -> tuple[bytes, bytes]:
+    """The record of a report whose partitions are encoded already (`encode_partition`)."""
+    key = f"{connector}/{task}".encode()
+    head = _json({"connector": connector, "task": task, "since": since, "time": time})
+    return key, head[:-1] + b',"partitions":[' + b",".join(rows) + b"]}"
+
+
+def encode_partition(row: PartitionProgress) -> bytes:
+    """All fields, but those that only a query has."""
+    return _json(
+        {
+            name: value
+            for name, value in asdict(row).items()
+            if name not in ("since", "until") or value >= 0
+        }
+    )
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(value: bytes) -> Progress:

@@ -6,6 +6,8 @@ instead of single ones, since batches are acknowledged as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sparkmirror.formats.mirror import OffsetSync
 
 MAX_IN_FLIGHT = 10
@@ -141,6 +143,14 @@ class OffsetSyncQueue:
         if not 0 <= n <= self._in_flight:
             raise ValueError(f"{n} syncs done, but {self._in_flight} are in flight")
         self._in_flight -= n
+
+    def give_back(self, syncs: Iterable[OffsetSync]) -> None:
+        """These were taken and not sent: send them again, but for those that a newer one replaces."""
+        again: dict[TopicPartition, list[OffsetSync]] = {}
+        for sync in syncs:
+            self.sent_done()
+            again.setdefault((sync.topic, sync.partition), []).append(sync)
+        self._pending = again | self._pending
 
     def promote(self) -> None:
         """At a commit: what was not due is to be sent now, so that idle partitions catch up."""

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -169,6 +170,22 @@ def test_what_stands_still_is_told_once_a_restart_and_only_of_our_tasks() -> Non
     job.set_tasks({1: TASK})
     job._note([report(0, "too large")])
     assert watcher.said[2:] == [("stands still", 0)], "it is not ours any more"
+    job.stop()
+    spark.may_start.set()
+
+
+def test_a_report_in_several_records_is_taken_as_one() -> None:
+    """A partition stands still that the other records of the report say nothing of."""
+    watcher = Watcher()
+    spark = Spark(None)
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK})
+    wait_for(lambda: job._standing.keys() == {0})
+    fine = [PartitionProgress("t", n, "a.t", 0, 0, 0, 0, 0, -1) for n in range(4)]
+    bad = replace(fine[1], state="FAILED", error="too large")
+    for parts in (((fine[0], bad), (fine[2], fine[3])), ((fine[2], fine[3]), (fine[0], fine[1]))):
+        job._note([Progress("msc", 0, 0, 0, part) for part in parts])
+    assert watcher.said == [("stands still", 0), ("goes on", 0)]
     job.stop()
     spark.may_start.set()
 

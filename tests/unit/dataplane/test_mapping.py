@@ -6,30 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from sparkmirror.dataplane.mapping import MapSender
-from sparkmirror.dataplane.sending import SideWrite
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.kafka import messages
+from tests.unit.dataplane.side_sender import FakeSender
 
 TOPIC = "mm2-offset-map.A.internal"
 PLACE, OTHER = Place("orders", 0, "A.orders", 0), Place("orders", 1, "A.orders", 1)
-
-
-class FakeSender:
-    """Keeps what it is given until it is told what came of it."""
-
-    def __init__(self) -> None:
-        self.writes: list[SideWrite] = []
-        self.takes = True
-
-    def write(self, side: SideWrite) -> bool:
-        if self.takes:
-            self.writes.append(side)
-        return self.takes
-
-    def answer(self, code: int = messages.NONE) -> None:
-        writes, self.writes = self.writes, []
-        for side in writes:
-            side.owner.result(side.token, code, 0, None)
 
 
 class Told(list[bool]):
@@ -95,3 +77,22 @@ def test_a_sender_that_takes_nothing() -> None:
     mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
     mapping.flush_then(told.append)
     assert told == [False]
+
+
+def test_a_map_that_is_refused_as_too_large_is_written_in_smaller_batches() -> None:
+    mapping, sender = made(TOPIC)
+    told = Told()
+    places = [Place("orders", number, "A.orders", number) for number in range(40)]
+    for place in places:
+        mapping.found(place, TopicIds(), [Run(0, 0, 3)])
+    mapping.flush_then(told.append)
+    (whole,) = sender.writes
+    most = len(whole.batch) // 6
+    rounds = 0
+    while sender.writes:
+        sender.answer_up_to(most)
+        rounds += 1
+    assert told == [False], "the position waits for the next flush"
+    assert rounds == 4, "it is halved without waiting for the next report"
+    mapping.flush_then(told.append)
+    assert told == [False, True], "all of it is written"

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from sparkmirror.errors import KafkaError
-from sparkmirror.formats.progress import PartitionProgress, Progress, decode, encode
+from sparkmirror.formats.progress import (
+    PartitionProgress,
+    Progress,
+    decode,
+    encode,
+    encode_partition,
+    encode_rows,
+)
 
 ROW = PartitionProgress("t", 3, "A.t", 10, 20, 5, 500, 7, 40)
 
@@ -20,6 +27,17 @@ def test_a_report_survives_its_bytes() -> None:
     key, value = encode(report)
     assert key == b"c/1"
     assert decode(value) == report
+
+
+def test_a_report_in_several_records_is_read_as_one() -> None:
+    rows = [replace(ROW, partition=number) for number in range(5)]
+    whole = Progress("Grüße", 1, 100, 200, tuple(rows))
+    halves = [
+        encode_rows("Grüße", 1, 100, 200, [encode_partition(row) for row in part])
+        for part in (rows[:2], rows[2:])
+    ]
+    assert {key for key, _ in halves} == {encode(whole)[0]}
+    assert [row for _, value in halves for row in decode(value).partitions] == rows
 
 
 def test_only_a_row_with_a_query_tells_of_it() -> None:

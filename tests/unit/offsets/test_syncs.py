@@ -146,6 +146,19 @@ def test_no_more_than_ten_are_in_flight() -> None:
     assert [s.partition for s in queue.take_ready()] == [13, 14]
 
 
+def test_syncs_that_are_given_back_are_sent_again_unless_newer_ones_wait() -> None:
+    queue = OffsetSyncQueue(100)
+    queue.acked(("t", 0), 0, 0, 150)
+    queue.acked(("t", 1), 0, 0, 1)
+    taken = queue.take_ready()
+    assert [(s.partition, s.upstream_offset) for s in taken] == [(0, 0), (0, 101), (1, 0)]
+    queue.acked(("t", 1), 500, 1, 1)
+    queue.give_back(taken)
+    assert queue.in_flight == 0
+    again = queue.take_ready()
+    assert [(s.partition, s.upstream_offset) for s in again] == [(0, 0), (0, 101), (1, 500)]
+
+
 def test_more_cannot_be_done_than_are_in_flight() -> None:
     with pytest.raises(ValueError, match="1 syncs done, but 0"):
         OffsetSyncQueue(1).sent_done()
