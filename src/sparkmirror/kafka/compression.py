@@ -23,6 +23,12 @@ _LZ4_PLAIN = _LZ4_HEAD[:6]
 """The same but for that checksum."""
 _LZ4_BLOCK, _LZ4_AS_IT_IS = 64 * 1024, 1 << 31
 _LZ4_SIZE = struct.Struct("<I")
+_LZ4_FLAGS = 4
+"""Where the flags of a frame are; its header checksum is of them and what follows them, up to itself."""
+_LZ4_HAS_SIZE, _LZ4_HAS_DICTIONARY = 0x08, 0x01
+_XXH32_1, _XXH32_2, _XXH32_3 = 2654435761, 2246822519, 3266489917
+_XXH32_4, _XXH32_5 = 668265263, 374761393
+_U32 = 0xFFFFFFFF
 _LZ4_BEST = 255
 """No more than that for a byte."""
 _SNAPPY_BLOCK = 32 * 1024
@@ -107,6 +113,39 @@ def _lz4_whole(data: memoryview) -> bytearray:
     room.release()
     del whole[end:]
     return whole
+
+
+def with_header_checksum(data: Data) -> bytearray:
+    """An lz4 frame with the header checksum that it should have: clients before Kafka 0.10 wrote another."""
+    frame = bytearray(data)
+    if len(frame) <= _LZ4_FLAGS:
+        raise CorruptBatch("an lz4 frame ends in its header.")
+    flags = frame[_LZ4_FLAGS]
+    size = 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
+    end = _LZ4_FLAGS + size
+    if len(frame) <= end:
+        raise CorruptBatch("an lz4 frame ends in its header.")
+    frame[end] = _xxh32(bytes(frame[_LZ4_FLAGS:end])) >> 8 & 0xFF
+    return frame
+
+
+def _xxh32(data: bytes) -> int:
+    """The hash xxHash-32 of fewer than 16 bytes."""
+    known = _XXH32_5 + len(data)
+    words = len(data) // 4
+    for (word,) in _LZ4_SIZE.iter_unpack(data[: words * 4]):
+        known = _rotated(known + word * _XXH32_3, 17) * _XXH32_4
+    for byte in data[words * 4 :]:
+        known = _rotated(known + byte * _XXH32_5, 11) * _XXH32_1
+    known &= _U32
+    known = (known ^ known >> 15) * _XXH32_2 & _U32
+    known = (known ^ known >> 13) * _XXH32_3 & _U32
+    return known ^ known >> 16
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= _U32
+    return (number << bits | number >> 32 - bits) & _U32
 
 
 def _snappy_blocks(data: memoryview) -> bytearray:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, cast, overload
 import cramjam
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
-from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from sparkmirror.errors import CorruptBatch
 
+from . import legacy
 from .batches import CODEC_MASK, HEADER_SIZE, magic_of
 from .compression import LZ4, decompress
 from .writing import batch_of
@@ -91,10 +91,7 @@ def decode(view: memoryview) -> list[Record]:
     try:
         if magic_of(view) >= 2:
             return cast("list[Record]", list(DefaultRecordBatch(_plain(view))))
-        return [
-            NewRecord(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, [])
-            for r in LegacyRecordBatch(bytes(view), magic_of(view))
-        ]
+        return list(legacy.messages(view))
     except (CodecError, cramjam.DecompressionError, ValueError, EOFError, OSError) as error:
         # Also a header key that is not UTF-8 (a ValueError): Kafka allows no other, but brokers do not look.
         raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error

@@ -19,7 +19,7 @@ from sparkmirror.kafka.records import (
     encode,
     same_content,
 )
-from tests.unit.making import batch, content, independent, message_set, new_records, record, sealed
+from tests.unit.making import batch, content, independent, new_records, record, sealed
 
 
 @given(
@@ -98,20 +98,6 @@ def test_log_append_time_is_every_records_time() -> None:
 def test_a_delete_horizon_is_where_times_count_from() -> None:
     view = batch([record(0), record(5)], attributes=0x40)
     assert [content(row) for row in decode(view)] == [content(record(0)), content(record(5))]
-
-
-# No lz4 in magic 0: its frames had a wrong checksum that no current client writes.
-@pytest.mark.parametrize(
-    ("magic", "codec"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
-)
-def test_message_sets_of_old_brokers_are_read(magic: int, codec: int) -> None:
-    rows = [record(10), record(11), record(12)] if codec else [record(10)]
-    found = decode(message_set(rows, magic, codec))
-    assert [row.offset for row in found] == [row.offset for row in rows]
-    times = [row.timestamp for row in rows] if magic else [-1] * len(rows)
-    assert [row.timestamp for row in found] == times
-    assert [(row.key, row.value) for row in found] == [(row.key, row.value) for row in rows]
-    assert all(row.headers == [] for row in found)
 
 
 @pytest.mark.parametrize("codec", [2, 3, 4])
