@@ -318,18 +318,23 @@ def test_a_target_may_stamp_its_own_times(make: Make) -> None:
     assert all(timestamp >= begin for _, timestamp, _, _, _ in arrived)
 
 
-def test_records_without_a_time_and_old_ones_keep_what_they_have(make: Make) -> None:
-    """As single batches they are merged, so they pass through the codec; as one they do not."""
+def test_records_without_a_time_get_one_as_with_mirrormaker_and_old_ones_keep_theirs(
+    make: Make,
+) -> None:
+    """As single batches they are merged; as one batch they are not."""
     copied = make()
     times = [-1, 5, -1, 1_700_000_000_000, 0, -1, -1, 3]
-    rows = [RawRecord(0, time, b"k%d" % i, b"v", []) for i, time in enumerate(times)]
+    rows = [RawRecord(0, moment, b"k%d" % i, b"v", []) for i, moment in enumerate(times)]
     for row in rows:
         log.append(copied.flow.source, copied.topic, 0, encode([row], 0))
     log.append(copied.flow.source, copied.topic, 0, encode(rows, 4))
+    begin = int(time.time() * 1000)
     copied.copy(16)
     assert len(copied.target_batches()) == 2
-    assert copied.arrived() == copied.sent()
-    assert [timestamp for _, timestamp, _, _, _ in copied.arrived()] == times * 2
+    arrived = copied.arrived()
+    assert [row[2:] for row in arrived] == [row[2:] for row in copied.sent()]
+    for moment, (_, timestamp, *_) in zip(times * 2, arrived, strict=True):
+        assert timestamp == moment if moment >= 0 else begin <= timestamp <= time.time() * 1000
 
 
 # -- sizes ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from sparkmirror.errors import CorruptBatch
@@ -138,5 +139,6 @@ class Addresser:
         return sent
 
     def _encode(self, opened: Sequence[records.Record], codec: int, sequence: int) -> bytearray:
-        numbering = self._numbering
-        return records.encode(opened, codec, numbering.producer_id, numbering.epoch, sequence)
+        """Records without a time get that of this moment, as MirrorMaker 2's producer gives it to them."""
+        pid, epoch = self._numbering.producer_id, self._numbering.epoch
+        return records.encode(opened, codec, pid, epoch, sequence, now=int(time.time() * 1000))

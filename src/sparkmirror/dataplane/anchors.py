@@ -21,6 +21,11 @@ class Mark:
     key: bytes | None
     digest: int
     fingerprint: Fingerprint = NO_FINGERPRINT
+    timeless: int | None = None
+    """The digest without the time. A source record that has no time has no other; its copy got one."""
+
+    def is_copy_of(self, mark: Mark) -> bool:
+        return mark.digest in (self.digest, self.timeless)
 
 
 def common(source: Sequence[Mark], tail: Sequence[Mark], unseen: int = 0) -> int:
@@ -30,7 +35,7 @@ def common(source: Sequence[Mark], tail: Sequence[Mark], unseen: int = 0) -> int
     """
     count = min(unseen, len(source))
     for mark, copied in zip(source[unseen:], tail, strict=False):
-        if mark.digest != copied.digest:
+        if not copied.is_copy_of(mark):
             break
         count += 1
     return count
@@ -43,11 +48,9 @@ def overlap(source: Sequence[Mark], tail: Sequence[Mark], surely_copied: int) ->
     markers in between may mean that a few more were. Of all answers that fit the content, the smallest is taken.
     """
     least = sum(mark.offset <= surely_copied for mark in source)
-    found = [mark.digest for mark in source]
-    wanted = [mark.digest for mark in tail]
-    for count in range(least, min(len(found), len(wanted)) + 1):
-        ends_alike = count == 0 or found[count - 1] == wanted[-1]
-        if ends_alike and found[:count] == wanted[len(wanted) - count :]:
+    for count in range(least, min(len(source), len(tail)) + 1):
+        ends_alike = count == 0 or tail[-1].is_copy_of(source[count - 1])
+        if ends_alike and all(map(Mark.is_copy_of, tail[len(tail) - count :], source)):
             return count
     return 0
 
@@ -58,10 +61,11 @@ def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
     A key is covered if the last that the source has of it is the last that the tail has of it, behind the records before it.
     Cleaners take the older ones of a key first, so one that they left has all later ones behind it.
     """
-    places: dict[int, list[int]] = {}
+    places: dict[int | None, list[int]] = {}
     last: dict[bytes | None, int] = {}
     for place, mark in enumerate(tail):
-        places.setdefault(mark.digest, []).append(place)
+        for digest in {mark.digest, mark.timeless}:
+            places.setdefault(digest, []).append(place)
         last[mark.key] = place
     done = reached = 0
     open_keys: set[bytes | None] = set()

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 from sparkmirror.formats.offset_map import Run
 from sparkmirror.kafka import admin, log, records
-from sparkmirror.kafka.batches import LOG_APPEND_TIME, Batch, magic_of, whole_batches
+from sparkmirror.kafka.batches import (
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    Batch,
+    magic_of,
+    whole_batches,
+)
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.records import Record
 from sparkmirror.offsets.matching import Seen, matched
@@ -27,7 +33,7 @@ def remap(
         return
     has_times, begin = first
     start = max(source[0], _earliest(pair))
-    if has_times:
+    if has_times and not _is_timeless(pair, start, source[1]):
         start = max(start, _before(pair, begin))
     yield from matched(
         _source(pair, start, source[1], has_times, stopping),
@@ -53,6 +59,15 @@ def _before(pair: Pair, time: int) -> int:
     """An offset at or before every record of that time: 0 if it cannot be told."""
     key = (pair.topic, pair.partition)
     return max(0, admin.list_offsets(pair.source, [key], max(0, time))[key]) if time >= 0 else 0
+
+
+def _is_timeless(pair: Pair, start: int, end: int) -> bool:
+    """Whether the source's records have no times there, by which they could be found."""
+    stream = Stream(start, pair.limits.isolation)
+    for fetched in log.read(pair.source, pair.topic, pair.partition, start, end, pair.limits):
+        for piece in stream.feed(fetched):
+            return piece.records()[0].timestamp == NO_TIMESTAMP
+    return False
 
 
 def _source(
@@ -92,6 +107,8 @@ def _target_batches(pair: Pair, target: tuple[int, int]) -> Iterator[Batch]:
 
 
 def _seen(record: Record, has_times: bool) -> Seen:
-    time = record.timestamp if has_times else 0
-    digest = hash((time, record.key, record.value, tuple(record.headers)))
-    return Seen(record.offset, digest, time)
+    content = record.key, record.value, tuple(record.headers)
+    timeless = hash((NO_TIMESTAMP, *content))
+    if not has_times:
+        return Seen(record.offset, timeless, 0)
+    return Seen(record.offset, hash((record.timestamp, *content)), record.timestamp, timeless)

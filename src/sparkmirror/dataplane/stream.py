@@ -201,7 +201,8 @@ class Stream:
         return Fingerprint(self.leader_epoch, self.crc)
 
     def _add(self, view: memoryview, batch: Batch, pieces: list[Piece]) -> None:
-        if batch.base_offset < self.next_offset or batch.attributes & LOG_APPEND_TIME:
+        has_own_times = not batch.attributes & LOG_APPEND_TIME and not batch.is_timeless
+        if batch.base_offset < self.next_offset or not has_own_times:
             self._cut(view, pieces)
         elif batch.is_verbatim:
             first, last = batch.base_offset, batch.last_offset
@@ -229,7 +230,7 @@ class Stream:
         )
 
     def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
-        """A batch that must be opened: it begins too early, has the broker's time, or is of an old format."""
+        """A batch that must be opened: it begins too early, has the broker's time or none, or is of an old format."""
         found = records.decode(view)
         if found and found[0].offset < self.next_offset:
             found = [record for record in found if record.offset >= self.next_offset]

@@ -14,7 +14,7 @@ from sparkmirror.formats.position import (
     distance,
 )
 from sparkmirror.kafka import admin, log, records
-from sparkmirror.kafka.batches import LOG_APPEND_TIME, Batch, whole_batches
+from sparkmirror.kafka.batches import LOG_APPEND_TIME, NO_TIMESTAMP, Batch, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 
@@ -231,10 +231,11 @@ def end_sequence(batch: Batch) -> int:
 def mark_of(
     record: records.Record, has_times: bool, fingerprint: Fingerprint = NO_FINGERPRINT
 ) -> Mark:
-    """A record by its content; without its time where the target stamps its own."""
-    time_of = record.timestamp if has_times else 0
-    digest = hash((time_of, record.key, record.value, tuple(record.headers)))
-    return Mark(record.offset, record.key, digest, fingerprint)
+    """A record by its content; without its time where it has none, or the target stamps its own."""
+    content = record.key, record.value, tuple(record.headers)
+    timeless = hash((NO_TIMESTAMP, *content))
+    digest = hash((record.timestamp, *content)) if has_times else timeless
+    return Mark(record.offset, record.key, digest, fingerprint, timeless)
 
 
 def _is_of(batch: Batch, numbering: Numbering) -> bool:

@@ -89,12 +89,19 @@ class Batch:
 
     @property
     def is_plain(self) -> bool:
-        """Verbatim, and of no transaction: the normal case, in one look."""
+        """Verbatim, of no transaction and with times: the normal case, in one look."""
         return (
             not self.attributes & _SPECIAL
             and self.count == self.last_offset_delta + 1
             and self.magic == 2
+            and self.base_timestamp != NO_TIMESTAMP
+            and self.max_timestamp != NO_TIMESTAMP
         )
+
+    @property
+    def is_timeless(self) -> bool:
+        """Whether its records have no times: all of them, as clients and brokers write it, or the first."""
+        return NO_TIMESTAMP in (self.base_timestamp, self.max_timestamp)
 
     @property
     def is_verbatim(self) -> bool:

@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from sparkmirror.errors import CorruptBatch
 
 from . import legacy
-from .batches import CODEC_MASK, HEADER_SIZE, magic_of
+from .batches import CODEC_MASK, HEADER_SIZE, NO_TIMESTAMP, magic_of
 from .compression import LZ4, decompress
 from .writing import batch_of
 
@@ -113,21 +113,28 @@ def encode(
     producer_id: int = -1,
     producer_epoch: int = -1,
     sequence: int = -1,
+    now: int = NO_TIMESTAMP,
 ) -> bytearray:
-    """One gapless batch with base offset 0 and these records in order."""
+    """One gapless batch with base offset 0 and these records in order; those without a time get `now`."""
     producer = producer_id, producer_epoch, sequence
     codec &= CODEC_MASK
     if isinstance(records, RecordColumns):
         timestamps, keys, values = records.timestamps, records.keys, records.values
-        return batch_of(timestamps, keys, values, records.headers, codec, producer)
+        return batch_of(_timed(timestamps, now), keys, values, records.headers, codec, producer)
     return batch_of(
-        [record.timestamp for record in records],
+        _timed([record.timestamp for record in records], now),
         [record.key for record in records],
         [record.value for record in records],
         [record.headers for record in records],
         codec,
         producer,
     )
+
+
+def _timed(timestamps: Sequence[int], now: int) -> Sequence[int]:
+    if now == NO_TIMESTAMP or NO_TIMESTAMP not in timestamps:
+        return timestamps
+    return [now if time == NO_TIMESTAMP else time for time in timestamps]
 
 
 def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:

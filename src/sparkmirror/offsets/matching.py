@@ -22,6 +22,11 @@ class Seen(NamedTuple):
     offset: int
     digest: int
     time: int
+    timeless: int | None = None
+    """Of a target record, the digest without its time: that of a source record that has none. Its copy got one."""
+
+    def is_copy_of(self, source: Seen) -> bool:
+        return source.digest in (self.digest, self.timeless)
 
 
 def matched(source: Iterable[Seen], target: Iterable[Seen]) -> Iterator[Run]:
@@ -29,7 +34,7 @@ def matched(source: Iterable[Seen], target: Iterable[Seen]) -> Iterator[Run]:
     ours, theirs = _Ahead(source), _Ahead(target)
     run: Run | None = None
     while (one := ours.first()) is not None and (other := theirs.first()) is not None:
-        if one.digest != other.digest:
+        if not other.is_copy_of(one):
             _catch_up(ours, theirs)
             continue
         if run is not None and (run.source_end, run.target_end) == (one.offset, other.offset):
@@ -68,9 +73,10 @@ def _catch_up(ours: _Ahead, theirs: _Ahead) -> None:
     """Leave out what stands before the nearest two records that are the same; at least one is left out."""
     ours.fill()
     theirs.fill()
-    places: dict[int, int] = {}
+    places: dict[int | None, int] = {}
     for place, row in enumerate(theirs.window):
         places.setdefault(row.digest, place)
+        places.setdefault(row.timeless, place)
     best: tuple[int, int] | None = None
     for place, row in enumerate(ours.window):
         if best is not None and place >= sum(best):

@@ -13,6 +13,7 @@ from typing import Literal
 
 from sparkmirror.dataplane.stream import Stream
 from sparkmirror.kafka import admin, log
+from sparkmirror.kafka.batches import NO_TIMESTAMP
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_COMMITTED, FetchLimits
 from sparkmirror.kafka.records import Record, same_content
@@ -89,7 +90,7 @@ def compare_partition(
         if ours is not None and theirs is not None and _same(ours, theirs):
             equal += 1
             next_source, next_target = ours.offset + 1, theirs.offset + 1
-            before.append(theirs)
+            before.append(ours)
             continue
         kind = _kind(ours, theirs, before, source)
         at_source = next_source if ours is None else ours.offset
@@ -108,18 +109,19 @@ def read_committed(cluster: Cluster, topic: str, partition: int) -> Iterator[Rec
             yield from (record for record in piece.records() if record.offset < end)
 
 
-def _same(one: Record, other: Record) -> bool:
-    return one.timestamp == other.timestamp and same_content(one, other)
+def _same(ours: Record, theirs: Record) -> bool:
+    """Whether one is the copy of the other; a record without a time gets one when it is copied."""
+    return ours.timestamp in (NO_TIMESTAMP, theirs.timestamp) and same_content(ours, theirs)
 
 
 def _kind(
     ours: Record | None, theirs: Record | None, before: deque[Record], source: Iterator[Record]
 ) -> Kind:
-    """What a departure is: what follows at the source or came before at the target tells."""
+    """What a departure is: what follows at the source, or was equal before, tells."""
     if theirs is None:
         return "missing"
-    if any(_same(theirs, earlier) for earlier in before):
+    if any(_same(earlier, theirs) for earlier in before):
         return "twice"
-    if ours is not None and any(_same(theirs, later) for later in islice(source, _NEARBY)):
+    if ours is not None and any(_same(later, theirs) for later in islice(source, _NEARBY)):
         return "missing"
     return "changed"

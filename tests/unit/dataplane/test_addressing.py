@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from sparkmirror.dataplane.addressing import Addresser, Sent
 from sparkmirror.dataplane.stream import Piece, Stream
 from sparkmirror.formats.position import Numbering
 from sparkmirror.kafka.fetch import READ_COMMITTED
+from sparkmirror.kafka.records import decode
 from tests.unit.making import batch, fetched, record
 
 
@@ -51,6 +54,16 @@ def test_the_same_again_in_parts() -> None:
     [sent] = one.address(pieces([5, 6], [9, 10, 11]))
     parts = runs(one.again(sent, 2))
     assert [spread(part) for part in parts] == [[5, 6, 9], [10, 11]]
+
+
+def test_records_without_a_time_get_that_of_the_moment_they_are_written() -> None:
+    rows = [record(5)._replace(timestamp=-1), record(6)]
+    views = [batch(rows[:1], base=5), batch(rows[1:], base=6)]
+    before = int(time.time() * 1000)
+    [sent] = addresser().address(Stream(0, READ_COMMITTED).feed(fetched(views)))
+    given, kept = decode(memoryview(sent.buffer))
+    assert before <= given.timestamp <= time.time() * 1000
+    assert kept.timestamp == record(6).timestamp
 
 
 def spread(found: list[tuple[int, int]]) -> list[int]:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from sparkmirror.dataplane import anchors
 from sparkmirror.dataplane.alignment import Verdict, judge
 from sparkmirror.dataplane.anchors import Mark
-from sparkmirror.dataplane.tail import _TailReader, end_sequence
+from sparkmirror.dataplane.tail import _TailReader, end_sequence, mark_of
 from sparkmirror.formats.position import SEQUENCES, Numbering, Position, advance
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.batches import Batch
+from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import batch, record
 
 NUMBER = Numbering(7, 2)
@@ -193,6 +194,44 @@ def test_overlap_never_claims_more_than_was_copied(
 
 def test_overlap_trusts_nothing_that_the_content_denies() -> None:
     assert anchors.overlap(marks([5, 6, 7], 10), marks([1, 2, 3]), 11) == 0
+
+
+# -- content: records without a time ----------------------------------------------------------------
+
+MOMENT = 1_700_000_000_000
+pasts = st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12)
+
+
+def sides(rows: list[tuple[int, bool]]) -> tuple[list[Mark], list[Mark]]:
+    """Source records of which some have a time, and their copies: those that have none got one when they were copied."""
+    source, target = [], []
+    for offset, (value, is_timed) in enumerate(rows):
+        time = offset if is_timed else -1
+        row = NewRecord(offset, time, b"k", b"%d" % value, [])
+        source.append(mark_of(row, has_times=True))
+        copied_at = row.timestamp if is_timed else MOMENT + offset
+        target.append(mark_of(row._replace(timestamp=copied_at), has_times=True))
+    return source, target
+
+
+@given(pasts, pasts, st.integers(0, 12))
+def test_a_copy_is_recognized_though_its_record_had_no_time(
+    rows: list[tuple[int, bool]], lost: list[tuple[int, bool]], first: int
+) -> None:
+    source, target = sides(rows)
+    assert anchors.common(source, target) == len(rows)
+    assert anchors.covered(source, target) == len(rows)
+    left = source[first:]
+    assert anchors.overlap(left, target, len(rows) - 1) == len(left)
+    other = sides([(value + 5, is_timed) for value, is_timed in lost])[1]
+    assert anchors.common(source, other) == 0, "the content still counts"
+
+
+def test_a_time_that_the_record_has_still_counts() -> None:
+    row = NewRecord(0, 5, b"k", b"v", [])
+    copy = mark_of(row._replace(timestamp=6), has_times=True)
+    assert anchors.common([mark_of(row, has_times=True)], [copy]) == 0
+    assert anchors.common([mark_of(row, has_times=False)], [mark_of(row, has_times=False)]) == 1
 
 
 # -- content: compaction --------------------------------------------------------------------------

@@ -108,7 +108,9 @@ class Bench:
 def bench(patch: pytest.MonkeyPatch, **settings: Any) -> Bench:
     target, out, clock = Target(), Out(), [1000.0]
     patch.setattr(admin, "create_topics", target.create)
-    patch.setattr(dead_letters, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    patch.setattr(
+        dead_letters, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0])
+    )
     made = DeadLetters(
         BadRecords(are_tolerated=True, **settings),
         "c",

@@ -198,6 +198,23 @@ def test_log_append_time_is_rebuilt_with_the_append_time() -> None:
     assert [row.timestamp for row in piece.records()] == [1234, 1234]
 
 
+@pytest.mark.parametrize("offsets", [[4, 5], [4, 9]])
+@pytest.mark.parametrize("attributes", [0, TRANSACTIONAL])
+def test_records_without_a_time_are_opened_to_be_given_one(
+    offsets: list[int], attributes: int
+) -> None:
+    """Also in batches of the current format: a broker makes them of what old producers send."""
+    rows = [record(offset)._replace(timestamp=-1) for offset in offsets]
+    views = [batch(rows, base=4, attributes=attributes, producer=(7, 0, 0)), plain(10)]
+    stream = Stream(0, READ_COMMITTED)
+    timeless, timed = stream.feed(fetched(views))
+    assert timeless.batch is None
+    assert [row.timestamp for row in timeless.records()] == [-1, -1], "not before it is written"
+    assert [row.offset for row in timeless.records()] == offsets
+    assert timed.batch is not None
+    assert stream.next_offset == 11
+
+
 @pytest.mark.parametrize("codec", [0, 1])
 def test_message_sets_of_old_brokers(codec: int) -> None:
     rows = [record(4), record(5), record(6)]

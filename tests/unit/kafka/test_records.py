@@ -100,6 +100,16 @@ def test_a_delete_horizon_is_where_times_count_from() -> None:
     assert [content(row) for row in decode(view)] == [content(record(0)), content(record(5))]
 
 
+@given(st.lists(new_records, min_size=1, max_size=8))
+def test_records_without_a_time_get_the_one_that_is_given(rows: list[NewRecord]) -> None:
+    wanted = [row._replace(timestamp=99) if row.timestamp == -1 else row for row in rows]
+    columns = RecordColumns(*(list(column) for column in zip(*rows, strict=True)))
+    for given_rows in (rows, columns):
+        built = memoryview(encode(given_rows, 0, now=99))
+        assert [content(row) for row in decode(built)] == [content(row) for row in wanted]
+        assert Batch(built).max_timestamp == max(row.timestamp for row in wanted)
+
+
 @pytest.mark.parametrize("codec", [2, 3, 4])
 def test_what_cannot_be_decompressed_is_corrupt(codec: int) -> None:
     view = bytearray(batch([record(0, 500)], codec=codec))

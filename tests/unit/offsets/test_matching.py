@@ -64,3 +64,25 @@ def test_what_is_found_is_the_same(source: list[int], target: list[int]) -> None
         assert source[run.source : run.source_end] == target[run.target : run.target_end], (
             "another record"
         )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["both", "source", "target"]), st.booleans()), max_size=40)
+)
+def test_a_record_without_a_time_is_found_in_its_copy_that_has_one(
+    steps: list[tuple[str, bool]],
+) -> None:
+    source: list[Seen] = []
+    target: list[Seen] = []
+    wanted = []
+    for content, (where, is_timed) in enumerate(steps):
+        timed, timeless = 1000 + content, content
+        if where == "both":
+            wanted.append((len(source), len(target)))
+        if where != "target":
+            digest, time = (timed, 5) if is_timed else (timeless, -1)
+            source.append(Seen(len(source), digest, time, timeless))
+        if where != "source":
+            target.append(Seen(len(target), timed, 5, timeless))
+    runs = list(matched(source, target))
+    assert [(r.source + n, r.target + n) for r in runs for n in range(r.length)] == wanted

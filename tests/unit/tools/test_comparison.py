@@ -29,6 +29,17 @@ def test_equal_partitions_are_equal_at_other_offsets() -> None:
     assert verdict([], []) == (0, None)
 
 
+def test_a_record_without_a_time_may_get_any_when_it_is_copied() -> None:
+    timeless = [row._replace(timestamp=-1) for row in SOURCE]
+    assert verdict(timeless, SOURCE) == (20, None)
+    _, difference = verdict(timeless, [*SOURCE[:5], SOURCE[4]._replace(timestamp=9), *SOURCE[5:]])
+    assert difference is not None
+    assert difference.kind == "twice"
+    _, difference = verdict(SOURCE, timeless)
+    assert difference is not None
+    assert difference.kind == "changed"
+
+
 @given(st.integers(0, 19))
 def test_a_missing_record_is_found(lost: int) -> None:
     equal, difference = verdict(SOURCE, SOURCE[:lost] + SOURCE[lost + 1 :])

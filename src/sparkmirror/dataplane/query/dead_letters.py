@@ -248,7 +248,8 @@ class DeadLetters:
         number = 1 if box.is_single else len(box.waiting)
         waiting, box.waiting = box.waiting[:number], box.waiting[number:]
         for place, letters in self._placed(box, waiting, count):
-            batch = records.encode([letter.row for letter in letters], 0)
+            now = int(time.time() * 1000)
+            batch = records.encode([letter.row for letter in letters], 0, now=now)
             heard = _Heard(self, box, letters, len(batch))
             if self._sender.write(SideWrite(self.topic, place, batch, heard, None)):
                 box.flying += 1
