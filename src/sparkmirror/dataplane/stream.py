@@ -164,8 +164,10 @@ class Stream:
         dropping: set[int] = set()
         for view in whole_batches(fetched.records):
             if magic_of(view) < 2:
+                before = self.next_offset
                 self._cut(view, pieces)
-                self.crc = crc_of(view)
+                if self.next_offset > before:
+                    self.crc = crc_of(view)
                 continue
             batch = Batch(view)
             last = batch.base_offset + batch.last_offset_delta
