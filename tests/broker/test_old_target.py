@@ -50,6 +50,50 @@ def test_all_records_of_the_target_are_deleted(make: Make, running: bool) -> Non
     assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][300:])
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_the_topic_was_created_again(
+    make: Make, caplog: pytest.LogCaptureFixture, running: bool
+) -> None:
+    """Without topic ids it looks like a log that lost what it had: all that the source has is copied again.
+
+    Also what was copied before the numbering in force began.
+    """
+    mirrored = make()
+    mirrored.produce(300)
+    with mirrored.copying() as task:
+        mirrored.wait(task)
+    delete_records(mirrored.target.bootstrap, mirrored.remote, {0: 300})
+    mirrored.target.restart(1)
+    mirrored.produce(100)
+    mirrored.copy_all(expected=100)
+    assert mirrored.position().origin == (300, 300)
+    with mirrored.copying() as task:
+        mirrored.wait(task, 100)
+        if not running:
+            task.stop()
+        mirrored.delete_target()
+        mirrored.create_target()
+        mirrored.produce(50)
+        if running:
+            mirrored.wait(task, 450)
+    mirrored.copy_all(expected=450)
+    mirrored.assert_same()
+    assert "acknowledged record(s)" in caplog.text
+
+
+def test_an_idle_compacted_topic_was_created_again(make: Make) -> None:
+    """Each start begins a numbering behind what is there; nothing was written under the last one."""
+    mirrored = make(compacted=True)
+    mirrored.produce(300)
+    mirrored.copy_all()
+    with mirrored.copying() as task:
+        task.until("a numbering has begun", lambda: mirrored.position().origin == (300, 300))
+    mirrored.delete_target()
+    mirrored.create_target()
+    mirrored.copy_all()
+    mirrored.assert_same()
+
+
 @pytest.mark.parametrize("age_s", [0, OLD_S])
 def test_the_broker_restarts(make: Make, age_s: int) -> None:
     """It forgets producers whose last records are older than a week."""

@@ -99,7 +99,7 @@ def align(pair: Pair, position: Position, state: ProducerState | None, end: int)
     """The position moved to what the target really holds of its numbering; `end` is where the target's log ends."""
     verdict = judge(position, state)
     is_untouched = (
-        verdict is Verdict.UNKNOWN and position.is_origin and end <= position.target_offset
+        verdict is Verdict.UNKNOWN and position.is_origin and end == position.target_offset
     )
     if verdict is Verdict.CURRENT or is_untouched:
         return Aligned(replace(position, target_offset=min(position.target_offset, end)))
@@ -227,6 +227,14 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     tail = _visible_tail(pair, held, expected)
     keeps = not tail.missing and expected in (None, tail.end_sequence)
     at_end = replace(position, target_offset=tail.end_offset)
+    if (
+        tail.end_offset < position.origin[1]
+    ):  # even what was copied before this numbering began is gone
+        trouble = (
+            f"{pair.remote} ends at offset {tail.end_offset}, though it had {position.target_offset} acknowledged record(s): it was "
+            "created again, or lost them. All that the source has is copied again."
+        )
+        return Aligned(_at_beginning(pair, at_end), False, trouble)
     gained = distance(tail.end_sequence, position.sequence)
     if gained > 0 and pair.compacted:
         return _by_content(pair, replace(position, target_offset=held.target_offset))
@@ -237,10 +245,12 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     rewound = _rewind(pair, at_end, -gained)
     if rewound is None:
         trouble += " Some of them are gone from the source as well."
-        return Aligned(
-            replace(at_end, offset=_earliest(pair) - 1, fingerprint=NO_FINGERPRINT), False, trouble
-        )
+        return Aligned(_at_beginning(pair, at_end), False, trouble)
     return Aligned(rewound, keeps, trouble)
+
+
+def _at_beginning(pair: Pair, position: Position) -> Position:
+    return replace(position, offset=_earliest(pair) - 1, fingerprint=NO_FINGERPRINT)
 
 
 def _rewind(pair: Pair, position: Position, count: int) -> Position | None:

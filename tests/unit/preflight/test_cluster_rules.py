@@ -7,7 +7,7 @@ from sparkmirror.preflight.cluster_rules import cluster_findings
 from sparkmirror.preflight.facts import ClusterFacts, Reach
 from sparkmirror.preflight.findings import Level
 
-_NEW = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 44: (0, 1), 61: (0, 0)}
+_NEW = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 22: (0, 5), 44: (0, 1), 61: (0, 0)}
 _GONE = ConnectionFailed(
     "Broker b:1 of cluster A (b:1) cannot be reached: Connection refused.", "Do."
 )
@@ -67,7 +67,13 @@ def test_old_brokers() -> None:
     )
     told = " ".join(f.message for f in cluster_findings(facts) if f.level is Level.NOTE)
     assert "older than Kafka 3.1" in told
-    assert "older than Kafka 2.8" in told
+    assert "older than Kafka 2.8: after a restart" in told
+    assert "topics have no ids" not in told
+    older = {**old, 3: (0, 9), 22: (0, 2)}  # as 2.4 has them
+    facts = ClusterFacts("A", (Reach("b", 1, None, older),), (Reach("b", 1, None, older, 1),), "id")
+    told = " ".join(f.message for f in cluster_findings(facts) if f.level is Level.NOTE)
+    assert "older than Kafka 2.8: topics have no ids" in told
+    assert "older than Kafka 2.5: a leader that has forgotten a producer" in told
     ancient = {**_NEW, 1: (4, 10)}
     facts = ClusterFacts("A", (Reach("b", 1, None, ancient),), (Reach("b", 1, None, ancient, 1),))
     assert ("version", Level.ERROR) in _levels(facts)
