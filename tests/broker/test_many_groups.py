@@ -24,7 +24,7 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.offsets.groups import GroupOffset, Groups
 from sparkmirror.offsets.internal_topic import InternalTopic
-from sparkmirror.offsets.offset_map import of_runs
+from sparkmirror.offsets.segments import of_runs
 
 GROUPS = 10_000
 PARTITIONS = 10

@@ -20,7 +20,8 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.offsets.map_reader import MapTopic
 from sparkmirror.offsets.map_tidying import Changes, removed, tidied
-from sparkmirror.offsets.offset_map import MOST_NUMBERS, PartitionMap, of_runs
+from sparkmirror.offsets.offset_map import PartitionMap
+from sparkmirror.offsets.segments import MOST_NUMBERS, of_runs
 
 from .source_settings import SourceSettings
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sparkmirror.formats.offset_map import Segment, SegmentKey
 
-from .offset_map import PartitionMap, merged
+from .offset_map import PartitionMap
+from .segments import merged
 
 Changes = dict[SegmentKey, Segment | None]
 """Segments to be written, and (None) keys to be removed, in that order of writing."""

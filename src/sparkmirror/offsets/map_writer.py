@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sparkmirror.formats.offset_map import Place, Run, Segment, SegmentKey, TopicIds, packed
 
-from .offset_map import MOST_NUMBERS
+from .segments import MOST_NUMBERS
 
 
 class _Growing:

@@ -6,18 +6,14 @@ still agree. Facts grow old when the target's log is cut back, or when a topic i
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds, packed
+from sparkmirror.formats.offset_map import Place, Segment, TopicIds
 
-MOST_NUMBERS = 512
-"""Of a segment's pairs: what a segment that grows is written with again and again stays small."""
-_MOST_OPENED = 1024  # of 6 KB at most
+from .segments import cut, source_at, within
 
 
 class Translation(NamedTuple):
@@ -106,7 +102,7 @@ class PartitionMap:
                 elif order < before_order:
                     continue
                 else:
-                    line[-1:] = [(before_order, cut) for cut in _cut(before, segment.target_start)]
+                    line[-1:] = [(before_order, part) for part in cut(before, segment.target_start)]
             line.append((order, segment))
         self._visible, self._starts = [], []
         found: list[Segment] = []
@@ -139,7 +135,7 @@ class PartitionMap:
         number = self._visible[at]
         segment = line[number]
         if offset < segment.source_end:
-            return Translation(_within(segment, offset), True)
+            return Translation(within(segment, offset), True)
         # Nothing behind it can have an offset up to this one: else that would be seen in its stead.
         after = line[number + 1] if number + 1 < len(line) else None
         is_known = after is not None and after.target_start <= segment.target_end
@@ -262,71 +258,3 @@ def covered(maps: Sequence[PartitionMap], start: int) -> int:
             break
         reached = max(reached, end)
     return reached
-
-
-# -- rules on single segments ---------------------------------------------------------------------
-
-
-def _within(segment: Segment, offset: int) -> int:
-    """What an offset before the segment's end is on the target: of its record, or of the next one there."""
-    sources, ends, targets = _opened(segment)
-    at = bisect_right(ends, offset)
-    return targets[at] + max(0, offset - sources[at])
-
-
-@lru_cache(maxsize=_MOST_OPENED)
-def _opened(segment: Segment) -> tuple[array[int], array[int], array[int]]:
-    """Where each run begins and ends on the source, and begins on the target: many groups are looked up in the same segments."""
-    runs = list(segment.runs())
-    return (
-        array("q", [run.source for run in runs]),
-        array("q", [run.source_end for run in runs]),
-        array("q", [run.target for run in runs]),
-    )
-
-
-def source_at(segment: Segment, target: int) -> int | None:
-    """The source offset of what stands there on the target; None if that is not from the source."""
-    for run in segment.runs():
-        if target < run.target_end:
-            return run.source + target - run.target if target >= run.target else None
-    return None
-
-
-def _cut(segment: Segment, target_end: int) -> list[Segment]:
-    """What is left of a segment before a target offset: itself, shorter, or nothing."""
-    runs = []
-    for run in segment.runs():
-        if run.target >= target_end:
-            break
-        runs.append(run._replace(length=min(run.length, target_end - run.target)))
-    return [of_runs(segment.place, segment.ids, runs)] if runs else []
-
-
-def of_runs(place: Place, ids: TopicIds, runs: list[Run]) -> Segment:
-    """A segment of runs that go up on both sides."""
-    first, last = runs[0], runs[-1]
-    numbers: list[int] = []
-    source, target = first.source, first.target
-    for run in runs:
-        if run.target > target:
-            numbers += (run.target - target, 0)
-        if numbers and run.source == source and run.target == target and numbers[-1]:
-            numbers[-1] += run.length
-        else:
-            numbers += (run.source - source, run.length)
-        source, target = run.source_end, run.target_end
-    pairs = packed(numbers) if len(numbers) > 2 else b""
-    return Segment(place, ids, first.source, last.source_end, first.target, last.target_end, pairs)
-
-
-def merged(before: Segment, after: Segment) -> Segment | None:
-    """Two neighbours as one; None if they do not follow each other on both sides, or would be too large together."""
-    if (
-        before.ids != after.ids
-        or before.target_end != after.target_start
-        or before.source_end > after.source_start
-    ):
-        return None
-    one = of_runs(before.place, before.ids, [*before.runs(), *after.runs()])
-    return one if len(one.pairs) <= MOST_NUMBERS else None

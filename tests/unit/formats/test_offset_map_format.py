@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparkmirror.formats import offset_map
 from sparkmirror.formats.mirror import MalformedRecord
 from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds, packed, unpacked
-from sparkmirror.offsets.offset_map import of_runs
+from sparkmirror.offsets.segments import of_runs
 
 PLACE = Place("orders", 3, "A.orders", 3)
 IDS = TopicIds(b"s" * 16, b"t" * 16)

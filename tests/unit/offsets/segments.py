@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
-from sparkmirror.offsets.offset_map import PartitionMap, of_runs
+from sparkmirror.offsets.offset_map import PartitionMap
+from sparkmirror.offsets.segments import of_runs
 
 PLACE = Place("t", 0, "A.t", 0)
 IDS = TopicIds(b"s" * 16, b"t" * 16)

@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 
 from sparkmirror.formats.offset_map import Run, Segment
 from sparkmirror.offsets.map_writer import MapWriter
-from sparkmirror.offsets.offset_map import (
-    MOST_NUMBERS,
-    PartitionMap,
-    Translation,
-    merged,
-)
+from sparkmirror.offsets.offset_map import PartitionMap, Translation
+from sparkmirror.offsets.segments import MOST_NUMBERS, merged
 from tests.unit.offsets.segments import IDS, OTHER, PLACE, known, segment
 
 

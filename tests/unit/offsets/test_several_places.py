@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
-from sparkmirror.offsets.offset_map import OffsetMap, PartitionMap, covered, of_runs
+from sparkmirror.offsets.offset_map import OffsetMap, PartitionMap, covered
+from sparkmirror.offsets.segments import of_runs
 
 IDS = TopicIds()
 RED, BLUE = Place("orders", 0, "A.red", 0), Place("orders", 0, "A.blue", 0)
