@@ -124,7 +124,8 @@ class MapReader:
     """A `Translator` that knows exactly, wherever records were copied by one of us.
 
     Where the map ends (or has a hole) offset syncs may know more, since each of them is sent at once; before it begins, since
-    MirrorMaker 2 was at work then, they know something. Both are right, so the later one counts.
+    MirrorMaker 2 was at work then, they know something. Both are right, so the later one counts, but for positions that were
+    set back: of those only the map knows.
     """
 
     def __init__(
@@ -158,20 +159,29 @@ class MapReader:
         remote = self._downstream(topic)
         if self._way_back.leads_home(topic):
             return self._way_back.translate(topic, remote, partition, offset)
-        place = Place(topic, partition, remote, partition)
-        known = self._topic.map.get(place)
-        exact = None
-        if known is not None:
-            exact = known.translate(offset, self._starts.get((remote, partition)))
-            if exact is None:
-                self._want((remote, partition))
-            elif exact.is_exact:
-                # What was deleted since is not there to be read: an offset before the log would be reset by the client.
-                return max(exact.offset, self._starts.get((remote, partition), 0))
-        by_syncs = self._syncs.translate(topic, partition, offset)
-        if exact is None:
-            return by_syncs
-        return max(exact.offset, -1 if by_syncs is None else by_syncs)
+        known = self._topic.map.get(Place(topic, partition, remote, partition))
+        if known is None:
+            return self._syncs.translate(topic, partition, offset)
+        start = self._starts.get((remote, partition))
+        found = known.translate(offset, start)
+        if found is None:
+            self._want((remote, partition))
+            return self._by_syncs(topic, partition, offset, known)
+        # What was deleted since is not there to be read: an offset before the log would be reset by the client.
+        reached = max(found.offset, start or 0)
+        if found.is_exact:
+            return reached
+        by_syncs = self._by_syncs(topic, partition, offset, known)
+        return reached if by_syncs is None else max(reached, by_syncs)
+
+    def _by_syncs(self, topic: str, partition: int, offset: int, known: PartitionMap) -> int | None:
+        """What offset syncs tell, but never past a record that the map knows to be unread.
+
+        After a position was set back and forward, an offset sync tells of the last copies of some records; others, which the
+        group has not read either, lie before.
+        """
+        found, bound = self._syncs.translate(topic, partition, offset), known.bound(offset)
+        return found if found is None or bound is None else min(found, bound)
 
     def is_shared(self, topic: str, partition: int) -> bool:
         """Whether the copy of a partition holds records of others as well, which a query has put there."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from sparkmirror.formats.offset_map import Place, Segment, TopicIds
 
-from .segments import cut, source_at, within
+from .copy_index import CopyIndex, Hole, holes
+from .segments import clipped, cut
 
 
 class Translation(NamedTuple):
@@ -28,12 +29,11 @@ class PartitionMap:
     """The segments of one partition.
 
     Invariants: `_segments` holds all that is in the topic, by target offset, each with its place in the log; `ids` are those of
-    the newest. `_line` holds those of `ids` in the order of the target's offsets, without those that others contain or
-    contradict, and `_visible` the positions in it of those that are not behind a later copy of the same records, so that their
-    source offsets go up; both are None until they are needed again.
+    the newest. `_line` holds those of `ids` in the order of the target's offsets, without overlaps, and without what others
+    contain or contradict. `_index` is of that line. Both are None until they are needed again.
     """
 
-    __slots__ = ("_line", "_newest", "_segments", "_starts", "_visible", "ids", "place")
+    __slots__ = ("_index", "_line", "_newest", "_segments", "ids", "place")
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -41,8 +41,7 @@ class PartitionMap:
         self._newest = -1
         self._segments: dict[int, tuple[int, Segment]] = {}
         self._line: list[Segment] | None = None
-        self._visible: list[int] = []
-        self._starts: list[int] = []
+        self._index: CopyIndex | None = None
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -50,12 +49,13 @@ class PartitionMap:
     def put(self, segment: Segment, order: int) -> None:
         """A segment was read; `order` is its place in the log."""
         self._segments[segment.target_start] = (order, segment)
-        if order > self._newest:
+        is_newest = order > self._newest
+        if is_newest:
             self._newest = order
             if segment.ids != self.ids:
                 self.ids = segment.ids
                 self._line = None
-        if self._line and segment.ids == self.ids:
+        if self._line and is_newest and segment.ids == self.ids:
             self._join(self._line, segment)
         else:
             self._line = None
@@ -66,13 +66,18 @@ class PartitionMap:
 
     def _join(self, line: list[Segment], segment: Segment) -> None:
         """The usual news: the last segment has grown, or there is one more behind it."""
-        last = line[-1]
+        last, index = line[-1], self._index
         if segment.target_start == last.target_start and segment.source_start == last.source_start:
             line[-1] = segment
+            is_indexed = index is not None and index.takes_last(segment)
         elif segment.target_start >= last.target_end:
-            self._see(line, segment)
+            is_indexed = index is not None and index.takes_next(last, segment)
+            line.append(segment)
         else:
             self._line = None
+            return
+        if not is_indexed:
+            self._index = None
 
     # -- in order -----------------------------------------------------------------------------
 
@@ -80,43 +85,25 @@ class PartitionMap:
     def line(self) -> list[Segment]:
         """What holds, in the order of the target's offsets."""
         if self._line is None:
-            self._line = self._lined_up()
+            line = _Line()
+            for order, segment in (self._segments[start] for start in sorted(self._segments)):
+                if segment.ids == self.ids:
+                    line.put(order, segment)
+            self._line, self._index = line.segments, None
         return self._line
+
+    @property
+    def _indexed(self) -> CopyIndex:
+        line = self.line
+        if self._index is None:
+            self._index = CopyIndex(line)
+        return self._index
 
     @property
     def void(self) -> list[Segment]:
         """What says nothing (any more)."""
         held = {segment.target_start for segment in self.line}
         return [segment for start, (_, segment) in self._segments.items() if start not in held]
-
-    def _lined_up(self) -> list[Segment]:
-        line: list[tuple[int, Segment]] = []
-        for order, segment in (self._segments[start] for start in sorted(self._segments)):
-            if segment.ids != self.ids:
-                continue
-            if line and segment.target_start < line[-1][1].target_end:
-                before_order, before = line[-1]
-                if source_at(before, segment.target_start) == segment.source_start:
-                    if segment.target_end <= before.target_end:
-                        continue
-                elif order < before_order:
-                    continue
-                else:
-                    line[-1:] = [(before_order, part) for part in cut(before, segment.target_start)]
-            line.append((order, segment))
-        self._visible, self._starts = [], []
-        found: list[Segment] = []
-        for _, segment in line:
-            self._see(found, segment)
-        return found
-
-    def _see(self, line: list[Segment], segment: Segment) -> None:
-        while self._starts and self._starts[-1] >= segment.source_start:
-            self._starts.pop()
-            self._visible.pop()
-        self._starts.append(segment.source_start)
-        self._visible.append(len(line))
-        line.append(segment)
 
     # -- translation --------------------------------------------------------------------------
 
@@ -128,18 +115,27 @@ class PartitionMap:
         line = self.line
         if not line:
             return None
-        at = bisect_right(self._starts, offset) - 1
-        if at < 0:
-            is_whole = log_start is not None and line[0].target_start <= log_start
-            return Translation(line[self._visible[0]].target_start, True) if is_whole else None
-        number = self._visible[at]
-        segment = line[number]
-        if offset < segment.source_end:
-            return Translation(within(segment, offset), True)
-        # Nothing behind it can have an offset up to this one: else that would be seen in its stead.
-        after = line[number + 1] if number + 1 < len(line) else None
-        is_known = after is not None and after.target_start <= segment.target_end
-        return Translation(segment.target_end, is_known or offset == segment.source_end)
+        index = self._indexed
+        is_whole = log_start is not None and line[0].target_start <= log_start
+        if offset < index.first_end and not is_whole:
+            return None
+        unread, hole = index.first_unread(offset), index.first_hole(offset)
+        if hole is not None and (unread is None or hole < unread):
+            return Translation(hole, False)
+        if unread is not None:
+            return Translation(unread, True)
+        return Translation(line[-1].target_end, offset == line[-1].source_end)
+
+    def bound(self, offset: int) -> int | None:
+        """The target offset that no translation may exceed, by whatever means it was found; None if there is none.
+
+        Offset syncs may tell more of a hole, but nothing of positions that were set back.
+        """
+        if not self.line:
+            return None
+        index = self._indexed
+        known = [index.first_unread(offset), None if index.is_plain else index.first_hole(offset)]
+        return min((target for target in known if target is not None), default=None)
 
     def is_passed(self, offset: int) -> bool:
         """Whether a group that reads `offset` next has read all that is known."""
@@ -164,37 +160,84 @@ class PartitionMap:
 
     def is_whole_from(self, offset: int) -> bool:
         """Whether it is known of every source offset, from this one to the last that is known, where its record is."""
-        line = self.line
-        if not line:
-            return False
-        at = bisect_right(self._starts, offset) - 1
+        copies = self._indexed.copies
+        at = bisect_right(copies, offset, key=lambda segment: segment.source_start) - 1
         if at < 0:
             return False
         reached = offset
-        for number in self._visible[at:]:
-            for run in line[number].runs():
+        for segment in islice(copies, at, None):
+            for run in segment.runs():
                 if run.source > reached:
                     return False
                 reached = max(reached, run.source_end)
         return True
 
     def translate_back(self, offset: int) -> int | None:
-        """What a group that reads `offset` of the target next has still to read of the source; None if nothing is known there."""
+        """What a group that reads `offset` of the target next has still to read of the source; None if nothing is known there.
+
+        It may have come over when the target had other copies, so whatever lies behind counts as not read.
+        """
         line = self.line
         number = bisect_right(line, offset, key=lambda segment: segment.target_start) - 1
         if number < 0:
             return None
+        source = line[number].source_end
         for run in line[number].runs():
             if offset < run.target_end:
-                return run.source + max(0, offset - run.target)
-        return line[number].source_end
+                source = run.source + max(0, offset - run.target)
+                break
+        return self._indexed.lowest_behind(number, source)
 
-    def holes(self) -> Iterator[tuple[Segment, Segment]]:
-        """Neighbours with records of the target between them of which nothing is known."""
-        line = self.line
-        for before, after in pairwise(line):
-            if after.target_start > before.target_end:
-                yield before, after
+    def holes(self) -> Iterator[Hole]:
+        """Neighbors with records of the target between them of which nothing is known."""
+        return holes(self.line)
+
+
+class _Line:
+    """Segments that are put in the order of the target's offsets, each with its place in the log, as they go together.
+
+    What was written later counts where two contradict each other. Then the target's log was cut back, and all that was written
+    before and lies behind is void.
+
+    Invariants: `_cut_back` is when the log was last known to be cut back. `_seen` tells up to which target offsets others
+    than the last segment say the same as it does, and when they did.
+    """
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self._order = -1
+        self._seen: list[tuple[int, int]] = []
+        self._cut_back = -1
+
+    def put(self, order: int, segment: Segment) -> None:
+        if order < self._cut_back:
+            return
+        seen: list[tuple[int, int]] = []
+        if self.segments and segment.target_start < self.segments[-1].target_end:
+            before = self.segments[-1]
+            if _agree(before, segment):
+                if segment.target_end <= before.target_end:
+                    self._seen.append((segment.target_end, order))
+                    return
+                seen = [*self._seen, (before.target_end, self._order)]
+            else:
+                there = self._order_at(segment.target_start)
+                self._cut_back = max(there, order)
+                if order < there:
+                    return
+            self.segments[-1:] = cut(before, segment.target_start)
+        self.segments.append(segment)
+        self._order, self._seen = order, seen
+
+    def _order_at(self, target: int) -> int:
+        """When something was last written of what the last segment says of a target offset."""
+        return max([self._order, *(order for end, order in self._seen if target < end)])
+
+
+def _agree(before: Segment, segment: Segment) -> bool:
+    """Whether two segments say the same of the target offsets that both tell of."""
+    start, end = segment.target_start, min(before.target_end, segment.target_end)
+    return clipped(before, start, end) == clipped(segment, start, end)
 
 
 class OffsetMap:

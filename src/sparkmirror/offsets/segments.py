@@ -15,6 +15,8 @@ _MOST_OPENED = 1024  # of 6 KB at most
 
 def within(segment: Segment, offset: int) -> int:
     """What an offset before the segment's end is on the target: of its record, or of the next one there."""
+    if not segment.pairs:
+        return segment.target_start + max(0, offset - segment.source_start)
     sources, ends, targets = _opened(segment)
     at = bisect_right(ends, offset)
     return targets[at] + max(0, offset - sources[at])
@@ -31,21 +33,20 @@ def _opened(segment: Segment) -> tuple[array[int], array[int], array[int]]:
     )
 
 
-def source_at(segment: Segment, target: int) -> int | None:
-    """The source offset of what stands there on the target; None if that is not from the source."""
+def clipped(segment: Segment, start: int, end: int) -> list[Run]:
+    """What of its runs lies between two target offsets."""
+    found = []
     for run in segment.runs():
-        if target < run.target_end:
-            return run.source + target - run.target if target >= run.target else None
-    return None
+        passed = max(0, start - run.target)
+        length = min(run.target_end, end) - run.target - passed
+        if length > 0:
+            found.append(Run(run.source + passed, run.target + passed, length))
+    return found
 
 
 def cut(segment: Segment, target_end: int) -> list[Segment]:
     """What is left of a segment before a target offset: itself, shorter, or nothing."""
-    runs = []
-    for run in segment.runs():
-        if run.target >= target_end:
-            break
-        runs.append(run._replace(length=min(run.length, target_end - run.target)))
+    runs = clipped(segment, segment.target_start, target_end)
     return [of_runs(segment.place, segment.ids, runs)] if runs else []
 
 
