@@ -97,6 +97,13 @@ class Mapped:
         with self.copying() as task:
             self.until_copied(task)
 
+    def set_last(self, offset: int) -> None:
+        """Set the position: this is the last offset that counts as copied."""
+        self.flow.target.refresh([self.flow.offsets_topic])
+        store = PositionStore(self.flow.target, self.flow.store)
+        store.catch_up()
+        store.write([((self.topic, 0), Entry(Position(offset)))])
+
     # -- the map --------------------------------------------------------------------------------
 
     def read(self) -> PartitionMap | None:
@@ -106,6 +113,11 @@ class Mapped:
         topic.follow()
         assert topic.is_loaded
         return topic.map.get(self.place)
+
+    def known(self) -> PartitionMap:
+        found = self.read()
+        assert found is not None
+        return found
 
     def mistakes(self) -> list[tuple[int, Translation | None, int]]:
         """Offsets whose translation is not the next record to be read, which the logs tell."""
@@ -273,14 +285,30 @@ def test_a_map_that_begins_late_gets_its_beginning(mapped: Make) -> None:
         wait_for("the beginning is known", lambda: not one.mistakes())
 
 
+def test_a_hole_in_which_the_position_was_set_back_is_closed(mapped: Make) -> None:
+    one = mapped()
+    one.produce(40)
+    one.copy()
+    with one.copying(progress_interval=3600.0, flush_interval=3600.0) as task:
+        one.transaction(20)
+        one.until_copied(task)
+        task.abandon()
+    one.set_last(9)
+    with one.copying() as task:
+        task.until("copied again", lambda: end_offsets(one.target, one.remote)[0] == 110)
+    known = one.read()
+    assert known is not None
+    assert [hole.is_set_back for hole in known.holes()] == [True]
+    with one.keeping():
+        wait_for("the hole is closed", lambda: not list(one.known().holes()))
+    one.exact()
+
+
 def test_a_rewound_copy_leads_to_the_later_one(mapped: Make) -> None:
     one = mapped()
     one.produce(40)
     one.copy()
-    one.flow.target.refresh([one.flow.offsets_topic])
-    store = PositionStore(one.flow.target, one.flow.store)
-    store.catch_up()
-    store.write([((one.topic, 0), Entry(Position(19)))])
+    one.set_last(19)
     with one.copying() as task:
         task.until("copied again", lambda: end_offsets(one.target, one.remote)[0] == 60)
     known = one.read()

@@ -32,6 +32,8 @@ _MOST_RECORDS = 10_000_000
 """Of a partition that is looked through; of a longer stretch, the last ones."""
 _RUNS = MOST_NUMBERS // 4
 Stretch = tuple[int, int]
+Mark = int | Stretch
+"""What a stretch of the target is known by: where it ends, if its beginning moves with the log."""
 
 
 class MapKeeper:
@@ -57,7 +59,7 @@ class MapKeeper:
         self._topic = MapTopic(self._target, settings.copy.offset_map_topic)
         self._tidy_at = 0.0
         self._told = ""
-        self._tried: set[tuple[Place, int]] = set()
+        self._tried: set[tuple[Place, Mark]] = set()
         self._starts: dict[TopicPartition, int] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"offset map {label}", daemon=True)
@@ -142,16 +144,14 @@ class MapKeeper:
         line = known.line
         if not line:
             return
-        for before, after in list(known.holes()):
-            if after.source_start >= before.source_end:
-                source = before.source_end, after.source_start
-                self._look_through(
-                    place, known.ids, source, (before.target_end, after.target_start)
-                )
+        for hole in list(known.holes()):
+            # Which part of a hole is left depends on what was found before: it is a stretch of its own.
+            self._look_through(place, known.ids, hole.likely_sources, hole.targets, hole.targets)
         first = line[0]
         if start is not None and start < first.target_start:
+            targets = start, first.target_start
             self._look_through(
-                place, known.ids, (0, first.source_start), (start, first.target_start)
+                place, known.ids, (0, first.source_start), targets, first.target_start
             )
 
     def _find_lost(self) -> None:
@@ -176,14 +176,16 @@ class MapKeeper:
             if start < end:
                 source_end = _end(self._source, place.topic, place.partition)
                 ids = TopicIds(info.topic_id, self._target.topics[place.remote].topic_id)
-                self._look_through(place, ids, (0, source_end), (start, end))
+                self._look_through(place, ids, (0, source_end), (start, end), end)
 
-    def _look_through(self, place: Place, ids: TopicIds, source: Stretch, target: Stretch) -> None:
-        if self._settings.copy.transforms is not None or (place, target[1]) in self._tried:
+    def _look_through(
+        self, place: Place, ids: TopicIds, source: Stretch, target: Stretch, mark: Mark
+    ) -> None:
+        if self._settings.copy.transforms is not None or (place, mark) in self._tried:
             return
         if self._settings.asks(place.topic):
             return  # what a query has made of records is not equal to them
-        self._tried.add((place, target[1]))
+        self._tried.add((place, mark))
         target = max(target[0], target[1] - _MOST_RECORDS), target[1]
         count = 0
         try:
@@ -195,7 +197,7 @@ class MapKeeper:
                 self._topic.append([formats.encode(segment)])
                 count += segment.target_end - segment.target_start
         except KafkaError:
-            self._tried.discard((place, target[1]))
+            self._tried.discard((place, mark))
             raise
         except SparkMirrorError as error:  # a damaged batch: what lies behind it is not known
             log.warning("%s: the offset map of %s: %s", self._label, place, error)

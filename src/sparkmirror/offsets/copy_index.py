@@ -39,9 +39,24 @@ class Hole(NamedTuple):
         A copy that runs on from one segment to the other has only those between them. Where the position was set back, as many as
         the hole is long may follow the segment before it, and as many may precede the one behind.
         """
-        size = self.after.target_start - self.before.target_end
-        start = max(0, min(self.before.source_end, self.after.source_start - size))
-        return start, self.before.source_end + size if self.is_set_back else self.after.source_start
+        start = max(0, min(self.before.source_end, self.after.source_start - self._size))
+        if self.is_set_back:
+            return start, self.before.source_end + self._size
+        return start, self.after.source_start
+
+    @property
+    def targets(self) -> tuple[int, int]:
+        return self.before.target_end, self.after.target_start
+
+    @property
+    def likely_sources(self) -> tuple[int, int]:
+        """Where its records are to be looked for: also where a position was set back by less than the hole is long."""
+        start, end = self.sources
+        return start, max(end, self.before.source_end + self._size)
+
+    @property
+    def _size(self) -> int:
+        return self.after.target_start - self.before.target_end
 
 
 class CopyIndex:
