@@ -90,12 +90,27 @@ class Copying:
     def __init__(self, plan: TaskPlan) -> None:
         self._stop = threading.Event()
         self._kill = threading.Event()
+        self._goes_on = threading.Event()
+        self._goes_on.set()
+        self._is_held = threading.Event()
         self.task = CopyTask(plan, self._is_stopped)
         self.ledger: list[LedgerRow] = []
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    def hold(self) -> None:
+        """Keep it in the middle of its loop, as a machine that stands still would, until `release`."""
+        self._is_held.clear()
+        self._goes_on.clear()
+        assert self._is_held.wait(30), "the copy task does not come round"
+
+    def release(self) -> None:
+        self._goes_on.set()
+
     def _is_stopped(self) -> bool:
+        if not self._goes_on.is_set():
+            self._is_held.set()
+            self._goes_on.wait()
         if self._kill.is_set():
             raise Killed
         return self._stop.is_set()
@@ -119,6 +134,7 @@ class Copying:
 
     def stop(self) -> None:
         self._stop.set()
+        self.release()
         self._thread.join(30)
         assert not self._thread.is_alive(), "the copy task does not end"
 

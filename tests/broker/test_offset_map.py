@@ -338,3 +338,26 @@ def test_the_map_stays_small(mapped: Make) -> None:
 
         wait_for("the map is tidied", is_small)
     one.exact()
+
+
+def test_a_copy_that_another_one_has_overtaken_tells_of_no_record_that_it_did_not_write(
+    mapped: Make,
+) -> None:
+    """It finds out when the target refuses what it offers, and resumes behind what the other one wrote."""
+    one = mapped()
+    one.produce(10)
+    with one.copying() as late:
+        one.until_copied(late)
+        late.hold()
+        with one.copying(offset_map_topic="") as other:
+            for _ in range(12):  # the target knows the last five batches of a producer
+                one.produce(5)
+                one.until_copied(other)
+        late.release()
+        one.produce(5)
+        one.until_copied(late)
+    assert one.copied() == [b"v%d" % n for n in range(one.made)], "the same offsets on both sides"
+    known = one.known()
+    answers = {offset: known.translate(offset, 0) for offset in range(one.made)}
+    assert not {o: a for o, a in answers.items() if a is not None and a.offset > o}
+    assert list(known.holes()), "the other one has overtaken nobody"

@@ -56,6 +56,10 @@ class MapSender:
             self._writer.acknowledged(place, ids, Run(source, target, count))
             target += count
 
+    def interrupt(self, copy: PartitionCopy) -> None:
+        """A partition resumes where it did not stop."""
+        self._writer.interrupt(_place(copy))
+
     def found(self, place: Place, ids: TopicIds, runs: Iterable[Run]) -> None:
         """Records that a task before this one has written, and not told of."""
         if self._topic:

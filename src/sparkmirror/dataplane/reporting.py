@@ -156,6 +156,12 @@ class Reporter:
             self._syncs_wait = False
             self._send_syncs()
 
+    def resumed(self, copies: Iterable[PartitionCopy]) -> None:
+        """These were aligned: another task has perhaps written what they would have written next."""
+        self.turn()
+        for copy in copies:
+            self._mapping.interrupt(copy)
+
     def found(self, place: Place, ids: TopicIds, runs: Sequence[Run]) -> None:
         """Records that a task before this one has written: the map is to tell of them."""
         self._mapping.found(place, ids, runs)

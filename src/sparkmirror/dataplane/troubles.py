@@ -392,6 +392,7 @@ class Troubles:
         except KafkaError as error:  # of all of them: a cluster, or the store of positions
             self.stale = True
             outcome = Outcome({}, dict.fromkeys((copy.key for copy in copies), error), [])
+        self._reporter.resumed(copies)
         self._tell_found()
         for loss in outcome.losses:
             log.warning("%s", loss)

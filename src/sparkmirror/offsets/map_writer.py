@@ -87,11 +87,17 @@ class MapWriter:
         if growing is not None and growing.takes(ids, run):
             growing.add(run)
         else:
-            if growing is not None and place in self._changed:
-                segment = growing.segment()
-                self._closed[segment.key] = segment
+            self.interrupt(place)
             self._growing[place] = _Growing(place, ids, run)
         self._changed.add(place)
+
+    def interrupt(self, place: Place) -> None:
+        """What comes next begins a segment: what lies between is perhaps from the source, and written by another task."""
+        growing = self._growing.pop(place, None)
+        if growing is not None and place in self._changed:
+            self._changed.discard(place)
+            segment = growing.segment()
+            self._closed[segment.key] = segment
 
     def take(self) -> list[Segment]:
         """Everything that is to be written now; who cannot write it gives it back."""
