@@ -32,6 +32,7 @@ from sparkmirror.connectors import checkpoint_task
 from sparkmirror.connectors.checkpoint import CheckpointConnector, GroupsUnknown
 from sparkmirror.connectors.checkpoint_task import CheckpointTask
 from sparkmirror.errors import BrokerError
+from sparkmirror.formats.mirror import OffsetSync, encode_offset_sync
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.settings import client_settings
@@ -222,6 +223,26 @@ def test_checkpoints_follow_the_copy_and_the_group(make: Make) -> None:
             commit(flow.source, group, flow.topic, {0: 20})
             flow.await_last(group, {0: (20, 20)})
     assert [c.downstream_offset for c in flow.checkpoints(group)] == [10, 20]
+
+
+def test_a_topic_that_is_not_in_topics_gets_no_checkpoint(make: Make) -> None:
+    """Nor does its group become one to follow, though offset syncs tell of both topics."""
+    flow = make()
+    both, other = flow.group("both"), f"{flow.topic}-other"
+    create_topic(flow.source, other)
+    flow.write_syncs((0, 0, 0))
+    key, value = encode_offset_sync(OffsetSync(other, 0, 0, 0))
+    produce(flow.syncs_bootstrap, flow.syncs_topic, [NewRecord(key, value, 0)])
+    for topic in (other, flow.topic):
+        commit(flow.source, both, topic, {0: 5})
+    commit(flow.source, flow.group("other"), other, {0: 5})
+    (props,) = flow.task_configs()
+    assert props["task.assigned.groups"] == both
+    with Running(CheckpointTask(props, TaskWatch())):
+        flow.await_last(both, {0: (5, 1)})
+        commit(flow.source, both, flow.topic, {0: 0})
+        flow.await_last(both, {0: (0, 0)})  # a round after the first: all that is due is written
+    assert {c.topic for c in flow.checkpoints()} == {flow.remote}
 
 
 def test_syncs_on_the_target(make: Make) -> None:

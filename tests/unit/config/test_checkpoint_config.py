@@ -87,9 +87,10 @@ def test_a_negative_interval_switches_off() -> None:
     assert (config.emit_checkpoints_enabled, config.refresh_groups_enabled) == (False, False)
 
 
-def test_a_wrong_pattern_is_a_wrong_setting() -> None:
-    with pytest.raises(ConfigError, match=r"groups has the pattern '\*'"):
-        CheckpointConfig.parse(MINIMAL | {"groups": "*"})
+@pytest.mark.parametrize("key", ["groups", "groups.exclude", "topics", "topics.exclude"])
+def test_a_wrong_pattern_is_a_wrong_setting(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key} has the pattern '\*'"):
+        CheckpointConfig.parse(MINIMAL | {key: "fine,*"})
 
 
 def test_a_java_filter_cannot_run_here() -> None:

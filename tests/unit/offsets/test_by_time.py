@@ -380,8 +380,9 @@ class Both:
         monkeypatch.setattr(by_time, "time", clock)
         monkeypatch.setattr(admin, "list_offsets", self._list_offsets)
         monkeypatch.setattr(kafka_log, "read", self._read)
-        no_configs = SimpleNamespace(configs={})
-        monkeypatch.setattr(topic_configs, "describe", lambda *_: no_configs)
+        self._configs: dict[str, list[SimpleNamespace]] = {}
+        described = SimpleNamespace(configs=self._configs)
+        monkeypatch.setattr(topic_configs, "describe", lambda *_: described)
         self.store = CheckpointStore(names)
         source, target = (cast("KafkaCluster", side) for side in (self.source, self.target))
         self.groups = PlacedGroups(
@@ -414,6 +415,9 @@ class Both:
             self.fetches.append((topic, partition, offset))
             yield Fetched(topic, partition, 0, -1, -1, 0, [], -1, memoryview(batch), None)
             offset = first + len(rows)
+
+    def set_timestamp_type(self, remote: str, kind: str) -> None:
+        self._configs[remote] = [SimpleNamespace(name="message.timestamp.type", value=kind)]
 
     def turn(self, **committed: tuple[int, ...]) -> dict[str, dict[int, int]]:
         """What each of these groups is told in topic `t` (or, if its name begins with another letter, in that one)."""
@@ -517,6 +521,51 @@ def test_a_copy_made_anew_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None
     assert both.turn(t=(250,)) == {}
 
 
+def test_a_record_without_a_time_leads_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for the moment -1, the target would answer with its end."""
+    both = Both(monkeypatch, "t", "told")
+    untimed = [-1, *range(1050, 1100)]
+    both.source.create("t", list(range(1000, 1100)), untimed)
+    both.target.create("A.t", list(range(1000, 1100)), untimed, [])
+    both.target.starts["A.t", 0] = 7
+    assert both.turn(t=(90, 0), told=(90, 41)) == {
+        "t": {0: 7, 1: 0, 2: 0},
+        "told": {0: 90, 1: 41, 2: 0},
+    }
+
+
+def test_a_partition_of_which_nothing_was_read_is_read_from_its_first_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target's answer is offset 0, which is one; that there is no such record is -1."""
+    both = Both(monkeypatch, "t", "told")
+    both.source.create("t", list(range(1000, 1300)))
+    both.target.create("A.t", list(range(1000, 1150)), list(range(1150, 1300)), [])
+    assert both.turn(t=(100,), told=(160,)) == {
+        "t": {0: 100, 1: 0, 2: 0},
+        "told": {0: 150, 1: 10, 2: 0},
+    }
+
+
+def test_times_that_the_target_sets_are_noticed_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy's message.timestamp.type is changed, and changed back."""
+    both = Both(monkeypatch, "t")
+    both.source.create("t", list(range(1000, 1300)))
+    both.target.create("A.t", list(range(1000, 1300)), [])
+    assert both.turn(t=(100,)) == {"t": {0: 100, 1: 0}}
+    for offset, kind, told in (
+        (110, "LogAppendTime", {}),
+        (120, "CreateTime", {"t": {0: 120}}),
+        (130, "LogAppendTime", {}),
+    ):
+        both.set_timestamp_type("A.t", kind)
+        both.now += 61.0
+        assert both.turn(t=(offset,)) == told
+    assert caplog.text.count("A.t has message.timestamp.type=LogAppendTime.") == 1
+
+
 # -- the map ----------------------------------------------------------------------------------
 
 
@@ -538,6 +587,14 @@ def test_a_gap_in_a_segment_is_a_gap() -> None:
 )
 def test_a_map_is_dense_from_its_last_hole_on(start: int, is_dense: bool) -> None:
     found = known(segment((0, 0, 5)), segment((10, 7, 10)), segment((24, 17, 5)))
+    assert found.is_dense_from(start) == is_dense
+
+
+@pytest.mark.parametrize(
+    ("start", "is_dense"), [(0, False), (4, False), (5, False), (7, False), (8, True), (99, True)]
+)
+def test_records_of_others_within_a_segment_are_a_hole_too(start: int, is_dense: bool) -> None:
+    found = known(segment((0, 0, 5), (5, 8, 5)), segment((12, 13, 5)))
     assert found.is_dense_from(start) == is_dense
 
 
@@ -564,6 +621,12 @@ def test_a_topic_that_was_never_placed_is_whole_whatever_is_missing_upstream() -
     """Markers of transactions have no copies."""
     reader = map_reader(segment((0, 0, 5), (6, 5, 5)))
     assert reader.is_whole("t", {0: 0, 1: 0}, ends_of(10))
+
+
+def test_a_topic_with_other_records_within_a_segment_is_not_whole() -> None:
+    reader = map_reader(segment((0, 0, 5), (6, 7, 5)))
+    assert not reader.is_whole("t", {0: 0, 1: 0}, ends_of(12))
+    assert reader.is_whole("t", {0: 7, 1: 0}, ends_of(12))
 
 
 def test_a_topic_with_other_records_between_is_whole_behind_the_last_of_them() -> None:

@@ -112,6 +112,41 @@ def test_a_segment_that_agrees_at_its_beginning_alone_is_no_part_of_another() ->
     assert offsets(one, 54, 55, 60, 70) == exactly(54, 55, 55, 65)
 
 
+def test_what_was_copied_again_after_a_cut_back_is_as_good_as_what_came_before_it() -> None:
+    """The log was cut back to 2 and written otherwise, then cut back to 1 and written as it was at first."""
+    one = known(segment((0, 0, 3)), segment((1, 2, 1)), segment((1, 1, 2)))
+    assert offsets(one, 0, 1, 2) == exactly(0, 1, 2)
+    one = known(segment((50, 50, 100)), segment((10, 55, 10)), segment((0, 0, 60)))
+    assert offsets(one, 12, 55, 100) == exactly(12, 55, 100)
+
+
+def test_a_map_that_begins_late_knows_what_was_copied_again() -> None:
+    one = known(segment((1000, 1000, 100)), segment((500, 1100, 700)))
+    assert one.translate(400, None) is None
+    assert one.translate(600, None) == Translation(1200, True)
+
+
+def test_tidying_keeps_apart_what_was_set_forward_over_a_hole() -> None:
+    """Records 100 to 109 are in the hole and nowhere else."""
+    one = known(
+        segment((0, 0, 100)),
+        segment((110, 110, 10)),
+        segment((50, 120, 50)),
+        segment((110, 170, 10)),
+        segment((120, 180, 5)),
+    )
+    assert tidied(one, 0) == {}
+    back_in_the_hole = known(
+        segment((0, 0, 100)),
+        segment((50, 120, 50)),
+        segment((130, 170, 10)),
+        segment((140, 180, 5)),
+    )
+    assert tidied(back_in_the_hole, 0) == {}
+    plain = known(segment((0, 0, 100)), segment((110, 100, 10)), segment((120, 110, 5)))
+    assert len(tidied(plain, 0)) == 2
+
+
 # -- against every record ---------------------------------------------------------------------------
 
 
