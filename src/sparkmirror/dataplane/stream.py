@@ -164,10 +164,7 @@ class Stream:
         dropping: set[int] = set()
         for view in whole_batches(fetched.records):
             if magic_of(view) < 2:
-                before = self.next_offset
                 self._cut(view, pieces)
-                if self.next_offset > before:
-                    self.crc = crc_of(view)
                 continue
             batch = Batch(view)
             last = batch.base_offset + batch.last_offset_delta
@@ -243,6 +240,7 @@ class Stream:
         if magic_of(view) >= 2:
             batch = Batch(view)
             end, newest = batch.last_offset + 1, batch.max_timestamp
+        self.crc = crc_of(view)
         pieces.append(Piece(view, None, first, last, len(found), newest, found))
         self.next_offset = end
 
