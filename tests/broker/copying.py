@@ -58,14 +58,23 @@ class Flow:
     def store(self) -> StoreAddress:
         return StoreAddress(self.offsets_topic, CONNECTOR, "A")
 
-    def plan(self, partitions: list[PartitionPlan], **settings: Any) -> TaskPlan:
+    def plan(
+        self,
+        partitions: list[PartitionPlan],
+        *,
+        metadata_max_age: float | None = None,
+        **settings: Any,
+    ) -> TaskPlan:
         """A plan as the driver makes it, with nothing read of the positions yet (the task reads them itself)."""
         copy = replace(CopySettings(flush_interval=0.2, epoch=300.0), **settings)
+        source = self.source.settings
+        if metadata_max_age is not None:
+            source = replace(source, metadata_max_age=metadata_max_age)
         return TaskPlan(
             flow="A->B",
             index=0,
             stamp=time.time_ns() // 1_000_000,
-            source=self.source.settings,
+            source=source,
             target=self.target.settings,
             store=self.store,
             settings=copy,

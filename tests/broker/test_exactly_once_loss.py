@@ -298,6 +298,53 @@ def test_what_is_retried_for_long_is_told(make: Make, caplog: pytest.LogCaptureF
     mirrored.assert_same()
 
 
+@pytest.mark.parametrize(
+    ("mode", "first"),
+    [
+        ("restart", 0),
+        pytest.param("continue", 300, marks=pytest.mark.slow),
+        pytest.param("fail", None, marks=pytest.mark.slow),
+    ],
+)
+def test_an_idle_copy_notices_that_the_target_topic_was_created_again(
+    make: Make, caplog: pytest.LogCaptureFixture, mode: str, first: int | None
+) -> None:
+    """No record comes that could be refused: fresh metadata tells."""
+    mirrored = make()
+    mirrored.produce(300)
+    with mirrored.copying(recreated_target=mode, metadata_max_age=0.5) as task:
+        mirrored.wait(task)
+        old = mirrored.position().target_id
+        mirrored.delete_target()
+        mirrored.create_target()
+        if first is None:
+            task.until("it fails with a remedy", lambda: "mirror.recreated.target" in caplog.text)
+            assert mirrored.target_count() == 0
+            return
+        task.until("it has noticed", lambda: mirrored.position().target_id != old, 20.0)
+        mirrored.wait(task, 300 - first)
+        mirrored.produce(10)
+        mirrored.wait(task, 310 - first)
+    assert_sequence(mirrored.target_content()[0], mirrored.source_content()[0][first:])
+
+
+@pytest.mark.slow
+def test_an_idle_copy_with_transforms_notices_that_its_target_was_created_again(make: Make) -> None:
+    mirrored = make(2)
+    for partition in (0, 1):
+        mirrored.produce(50, partition)
+    plans = [replace(plan, places=2) for plan in mirrored.plans]
+    settings = {"recreated_target": "restart", "metadata_max_age": 0.5}
+    with mirrored.flow.copying(plans, **settings) as task:
+        mirrored.wait(task)
+        mirrored.delete_target()
+        mirrored.create_target()
+        mirrored.wait(task)
+    found = [row for rows in mirrored.target_content().values() for row in rows]
+    wanted = [row for rows in mirrored.source_content().values() for row in rows]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
 @pytest.mark.parametrize("at_start", [True, False])
 def test_a_topic_that_is_gone_does_not_disturb_the_others(make: Make, at_start: bool) -> None:
     mirrored, gone = make(2), make()

@@ -282,10 +282,9 @@ class CopyTask:
         self._refresh_due = False
         for part in self._readers:
             part.refreshed()
-        for routed in self._with_records:
-            routed.look_for(self._target.topics)
         for copy in self._copies.values():
             if copy.active:
+                copy.look_at(self._target.topics)
                 self._fetcher.want(copy)
                 if copy.has_work and not copy.trouble:
                     copy.offer_to(self._sender)

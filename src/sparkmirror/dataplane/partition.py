@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
 from sparkmirror.formats.offset_map import NO_ID, TopicIds
 from sparkmirror.formats.position import NO_FINGERPRINT, Numbering, Position, advance
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, TopicInfo
 from sparkmirror.kafka.fetch import Fetched
 
 from .addressing import Addresser, Sent
@@ -352,6 +354,14 @@ class PartitionCopy:
         if not self.trouble:
             self.trouble, self.trouble_text = code, text
         self._watcher.changed(self)
+
+    def look_at(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Stop if the target's metadata shows that its topic was created again: an idle partition learns it no other way."""
+        info = topics.get(self.plan.remote)
+        if info is None or info.topic_id == NO_TOPIC_ID or not self.active:
+            return
+        if not self.is_target(info.topic_id):
+            self.stalled(messages.UNKNOWN_TOPIC_ID, "it was created again")
 
     def resend(self) -> None:
         """Send the window again, the same bytes under the same numbers."""

@@ -12,7 +12,7 @@ feeds many, and no pair of offsets tells how far a group is in all of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats.offset_map import TopicIds
 from sparkmirror.formats.position import Fingerprint, Position, TargetPosition
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import TopicInfo
 from sparkmirror.kafka.fetch import Fetched, TopicPartition
 
 from . import routing
@@ -306,10 +307,12 @@ class RecordCopy(PartitionCopy):
     def is_idle(self) -> bool:
         return not self._ready and self._held is None and not self._steps
 
-    def look_for(self, topics: Collection[str]) -> None:
-        """Only these topics are on the target: a lane to one that was deleted must be opened anew."""
+    def look_at(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Only these topics are on the target: a lane to one that was deleted, or created again, must be opened anew."""
         for lane in list(self._lanes.values()):
-            if lane.has_work and lane.active and lane.plan.remote not in topics:
+            if lane.plan.remote in topics:
+                lane.look_at(topics)
+            elif lane.has_work and lane.active:
                 lane.stalled(messages.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted")
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
