@@ -10,15 +10,14 @@ from functools import cache
 
 from sparkmirror.config.checkpoint import CheckpointTaskConfig
 from sparkmirror.config.clients import Kind, Side
-from sparkmirror.errors import BrokerError, CorruptBatch, KafkaError
+from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.formats.connect import checkpoint_offset_key
 from sparkmirror.formats.mirror import Checkpoint, encode_checkpoint
 from sparkmirror.formats.offset_map import offset_map_topic
-from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.offsets.by_time import TimeTranslator
-from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, offsets_to_sync, translated
-from sparkmirror.offsets.groups import Answers, Groups, Offsets
+from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, translated
+from sparkmirror.offsets.groups import Groups, Offsets
 from sparkmirror.offsets.homecoming import Echoes, Homecoming, Moves
 from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapReader, WayBack
@@ -27,6 +26,7 @@ from sparkmirror.offsets.sync_reader import OffsetSyncReader
 
 from .clients import cluster_for, record_writer
 from .connector import TaskContext
+from .group_moves import GroupMoves, some, tell_failed
 from .patience import Job, patiently
 from .restoring import LastCheckpoints
 
@@ -56,9 +56,8 @@ class CheckpointTask:
         self._downstream = cache(self._naming.downstream)
         self._clusters: list[Cluster] = []
         self._source_groups = Groups(self._cluster("source", "admin", "checkpoint-source-admin"))
-        self._target_groups = Groups(
-            self._cluster("target", "admin", "checkpoint-target-admin"), "Read"
-        )
+        target_groups = Groups(self._cluster("target", "admin", "checkpoint-target-admin"), "Read")
+        self._moves = GroupMoves(target_groups, self._label)
         writer = record_writer(props, task.index)
         self._clusters.append(writer)
         self._topic = InternalTopic(writer, config.checkpoints_topic)
@@ -177,8 +176,8 @@ class CheckpointTask:
     def _emit(self, translator: MapReader) -> None:
         """Write the checkpoints that say something new."""
         now = time.time_ns() // 1_000_000
-        answers = _some(self._source_groups.committed(self._task.groups))
-        self._tell(answers.failed)
+        answers = some(self._source_groups.committed(self._task.groups))
+        tell_failed(self._label, answers.failed)
         placed = self._placed
         placed.look(answers.found, self._is_copied, translator)
         news = [
@@ -252,46 +251,4 @@ class CheckpointTask:
             self._move({group: wanted[group] for group in onward if group in wanted})
 
     def _move(self, wanted: Moves) -> None:
-        active = self._target_groups.active() if wanted else set()
-        answers = _some(self._target_groups.committed(g for g in wanted if g not in active))
-        due = {
-            group: moves
-            for group, committed in answers.found.items()
-            if (moves := offsets_to_sync(wanted[group], committed))
-        }
-        done = self._target_groups.commit(due)
-        self._homecoming.settle([g for g in answers.found if g not in due or g in done.found])
-        self._tell(answers.failed | _unexpected(done.failed))
-        if done.found:
-            log.info(
-                "%s: %d group(s) moved on the target, %d offset(s).",
-                self._label,
-                len(done.found),
-                sum(done.found.values()),
-            )
-
-    def _tell(self, failed: Mapping[str, KafkaError]) -> None:
-        """One line for each kind of error, however many groups have it."""
-        kinds: dict[str, list[KafkaError]] = {}
-        for error in failed.values():
-            kind = error.name if isinstance(error, BrokerError) else type(error).__name__
-            kinds.setdefault(kind, []).append(error)
-        for errors in kinds.values():
-            others = f" ({len(errors) - 1} other group(s) likewise.)" if len(errors) > 1 else ""
-            log.warning("%s: %s%s", self._label, errors[0], others)
-
-
-def _some(answers: Answers[Offsets]) -> Answers[Offsets]:
-    """The same, unless not one group answered: then what the first one failed with is raised."""
-    if answers.failed and not answers.found:
-        raise next(iter(answers.failed.values()))
-    return answers
-
-
-def _unexpected(failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
-    """Without groups that somebody joined in this very moment: the broker refuses to move those, as it should."""
-    return {
-        group: error
-        for group, error in failed.items()
-        if not (isinstance(error, BrokerError) and error.code == messages.UNKNOWN_MEMBER_ID)
-    }
+        self._homecoming.settle(self._moves.move(wanted))
