@@ -69,13 +69,14 @@ class MapWriter:
     """What of the map is to be written.
 
     Invariants: `_growing` holds the last segment of each partition; `_changed` the partitions whose last segment is not (known to
-    be) written as it is; `_closed` the segments before those that are not written yet.
+    be) written as it is; `_closed` the segments before those, of the same topics (`_ids`), that are not written yet.
     """
 
     def __init__(self) -> None:
         self._growing: dict[Place, _Growing] = {}
         self._changed: set[Place] = set()
         self._closed: dict[SegmentKey, Segment] = {}
+        self._ids: dict[Place, TopicIds] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -88,6 +89,9 @@ class MapWriter:
             growing.add(run)
         else:
             self.interrupt(place)
+            if self._ids.get(place, ids) != ids:
+                self._drop(place)
+            self._ids[place] = ids
             self._growing[place] = _Growing(place, ids, run)
         self._changed.add(place)
 
@@ -98,6 +102,11 @@ class MapWriter:
             self._changed.discard(place)
             segment = growing.segment()
             self._closed[segment.key] = segment
+
+    def _drop(self, place: Place) -> None:
+        """One of the topics was created again: what is not written of the old one must not be written behind the new one."""
+        for key in [key for key in self._closed if key.place == place]:
+            del self._closed[key]
 
     def take(self) -> list[Segment]:
         """Everything that is to be written now; who cannot write it gives it back."""
@@ -112,6 +121,8 @@ class MapWriter:
     def give_back(self, segments: Iterable[Segment]) -> None:
         """These were not written: they are to be taken again, unless they have grown meanwhile and are anyway."""
         for segment in segments:
+            if self._ids.get(segment.place, segment.ids) != segment.ids:
+                continue
             growing = self._growing.get(segment.place)
             if growing is not None and growing.segment().key == segment.key:
                 self._changed.add(segment.place)
