@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from copying import Copying, Flow
+from flow_records import fill
 from kafka_tools import (
     PATIENCE_S,
     NewRecord,
@@ -104,7 +105,9 @@ class Checkpointed:
         return set(end_offsets(self.target, self.remote).values())
 
     def write_syncs(self, *syncs: tuple[int, int, int]) -> None:
-        """Offset syncs without a copy: partition, upstream, downstream."""
+        """Offset syncs without a copy (partition, upstream, downstream), but with as many records on the target."""
+        for partition, _, downstream in syncs:
+            fill(self.target, self.remote, partition, downstream + 1)
         rows = [encode_offset_sync(OffsetSync(self.topic, *sync)) for sync in syncs]
         produce(
             self.syncs_bootstrap,

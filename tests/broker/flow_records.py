@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer
-from kafka_tools import NewRecord, create_topic, produce, topics, wait_for
+from kafka_tools import NewRecord, create_topic, end_offsets, produce, topics, wait_for
 
 from sparkmirror.formats.mirror import Checkpoint, Heartbeat, encode_checkpoint, encode_heartbeat
 
@@ -28,6 +28,12 @@ def write_checkpoints(bootstrap: str, topic: str, checkpoints: Iterable[Checkpoi
     provide(bootstrap, topic)
     rows = (encode_checkpoint(checkpoint) for checkpoint in checkpoints)
     produce(bootstrap, topic, (NewRecord(key, value, 0) for key, value in rows))
+
+
+def fill(bootstrap: str, topic: str, partition: int, end: int) -> None:
+    """Let a partition, if there is one, have at least so many records."""
+    missing = end - end_offsets(bootstrap, topic).get(partition, end)
+    produce(bootstrap, topic, [NewRecord(None, b"x", partition)] * max(0, missing))
 
 
 def write_heartbeats(bootstrap: str, topic: str, *flows: tuple[str, str, float]) -> None:

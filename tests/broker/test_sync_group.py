@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 from flow_records import (
     command,
+    fill,
     group_member,
     properties_file,
     provide,
@@ -41,7 +42,9 @@ class Moving:
         return ["-cgi", self.group, "-src", self.alias, "-pfp", self.file]
 
     def checkpoint(self, *offsets: tuple[int, int], group: str | None = None) -> None:
-        """The group is there now: partition and downstream offset."""
+        """The group is there now (partition and downstream offset), and so many records are copied."""
+        for partition, offset in offsets:
+            fill(self.bootstrap, self.remote, partition, offset)
         write_checkpoints(self.bootstrap, self.topic, self._checkpoints(offsets, group))
 
     def _checkpoints(
@@ -81,6 +84,7 @@ def test_once(moving: Moving) -> None:
 
 
 def test_offsets_only_go_forward(moving: Moving) -> None:
+    fill(moving.bootstrap, moving.remote, 0, 50)
     commit_group(moving.bootstrap, moving.group, moving.remote, {0: 50, 1: 3})
     moving.checkpoint((0, 40), (1, 41))
     done = sparkmirror("sync-group", *moving.options, "--once")
@@ -160,3 +164,18 @@ def test_the_policy_by_its_java_name_and_long_options(moving: Moving, policy: st
     done = sparkmirror("sync-group", *options, "--policy", f"{JAVA}.{policy}", "--once")
     assert done.returncode == 0, done.stderr
     assert moving.moved() == {0: 5}
+
+
+def test_nothing_is_committed_beyond_the_end_of_the_log(moving: Moving) -> None:
+    """As after the remote topic was created again: its checkpoints are of the old one."""
+    fill(moving.bootstrap, moving.remote, 0, 3)
+    commit_group(moving.bootstrap, moving.group, moving.remote, {0: 9})
+    checkpoint = Checkpoint(moving.group, moving.remote, 0, 100, 5)
+    write_checkpoints(moving.bootstrap, moving.topic, [checkpoint])
+    refused = sparkmirror("sync-group", *moving.options, "--once")
+    assert refused.returncode == 1
+    assert "beyond the end" in refused.stderr
+    assert moving.moved() == {0: 9}
+    fill(moving.bootstrap, moving.remote, 0, 7)
+    done = sparkmirror("sync-group", *moving.options, "--once")
+    assert done.stdout.splitlines() == [f"{moving.remote}-0 9 -> 5"], "nobody can have read so far"

@@ -14,15 +14,18 @@ from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.formats.connect import checkpoint_offset_key
 from sparkmirror.formats.mirror import Checkpoint, encode_checkpoint
 from sparkmirror.formats.offset_map import offset_map_topic
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.offsets.by_time import TimeTranslator
-from sparkmirror.offsets.checkpoints import CheckpointStore, Naming, translated
+from sparkmirror.offsets.checkpoint_news import CheckpointNews, News
+from sparkmirror.offsets.checkpoints import CheckpointStore, Dated, Naming, translated
 from sparkmirror.offsets.groups import Groups, Offsets
 from sparkmirror.offsets.homecoming import Echoes, Homecoming, Moves
 from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapReader, WayBack
 from sparkmirror.offsets.placed_groups import PlacedGroups
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
+from sparkmirror.offsets.target_topics import TargetTopics, same_topic
 
 from .clients import cluster_for, record_writer
 from .connector import TaskContext
@@ -40,8 +43,8 @@ _GROUPS_AT_ONCE = 2000  # about a second, if all of them are to be moved
 class CheckpointTask:
     """Follows the groups that it was given.
 
-    Invariants: nothing is emitted before the last checkpoints and all offset syncs have been read; a checkpoint is in the store
-    only after it is in the topic; a target group is only ever moved forward, and only while it has no members.
+    Invariants: nothing is emitted, and no group is moved, before the last checkpoints and all offset syncs have been read; a
+    checkpoint is in the store only after it is in the topic.
     """
 
     def __init__(self, props: Mapping[str, str], context: TaskContext) -> None:
@@ -56,12 +59,16 @@ class CheckpointTask:
         self._downstream = cache(self._naming.downstream)
         self._clusters: list[Cluster] = []
         self._source_groups = Groups(self._cluster("source", "admin", "checkpoint-source-admin"))
-        target_groups = Groups(self._cluster("target", "admin", "checkpoint-target-admin"), "Read")
-        self._moves = GroupMoves(target_groups, self._label)
+        target = self._cluster("target", "admin", "checkpoint-target-admin")
+        self._topics = TargetTopics(target)
         writer = record_writer(props, task.index)
         self._clusters.append(writer)
         self._topic = InternalTopic(writer, config.checkpoints_topic)
         self._store = CheckpointStore(task.groups)
+        self._news = CheckpointNews(self._store, self._topics)
+        self._moves = GroupMoves(
+            Groups(target, "Read"), self._topics, self._is_current, self._label
+        )
         echoes = self._cluster("source", "consumer", "checkpoints-source-consumer")
         opposite = InternalTopic(echoes, config.policy.checkpoints_topic(config.target_alias))
         self._homecoming = Homecoming(self._naming, Echoes(opposite, task.groups))
@@ -76,6 +83,7 @@ class CheckpointTask:
             ),
         )
         self._is_copied = cache(self._copied)
+        self._reader: MapReader | None = None
         self._stored_keys: set[bytes] = set()
         self._unstored_keys: dict[bytes, None] = {}
 
@@ -111,9 +119,10 @@ class CheckpointTask:
             cache(naming.comes_from_target),
         )
         target = self._cluster("target", "consumer", "offset-map-target-consumer")
-        return MapReader(
+        self._reader = MapReader(
             target, offset_map_topic(naming.source_alias), self._downstream, syncs, back
         )
+        return self._reader
 
     def _restore(self, stopping: threading.Event) -> bool:
         """Read the last checkpoints from their topic; False if that is not possible."""
@@ -152,19 +161,19 @@ class CheckpointTask:
 
         def goes_on() -> bool:
             """Asked in the midst of long work: checkpoints leave in time meanwhile, and a stop is noticed."""
-            if not emit.left and translator.is_ready:
+            if not emit.left:
                 emit.run()
             return not stopping.is_set()
 
         def idle() -> float:
             """How long nothing is to be done but to follow."""
-            lefts = [job.left for job in jobs if job is not emit or translator.is_ready]
+            lefts = [job.left for job in jobs if translator.is_ready]
             return min(lefts, default=_LONGEST_WAIT)
 
         follow = Job(self._label, 0.0, lambda: translator.follow(min(idle(), _LONGEST_WAIT)))
         while not stopping.is_set():
             for job in jobs:
-                if not job.left and (job is not emit or translator.is_ready):
+                if not job.left and translator.is_ready:
                     job.run()
             if follow.left:
                 stopping.wait(min(idle(), follow.left, _LONGEST_WAIT))
@@ -178,20 +187,24 @@ class CheckpointTask:
         now = time.time_ns() // 1_000_000
         answers = some(self._source_groups.committed(self._task.groups))
         tell_failed(self._label, answers.failed)
+        self._look_at_new_topics(answers.found)
         placed = self._placed
         placed.look(answers.found, self._is_copied, translator)
-        news = [
+        found = (
             checkpoint
             for group, offsets in answers.found.items()
             for checkpoint in self._checkpoints(group, placed.by_map(group, offsets), translator)
-        ]
-        news += placed.news()
+        )
+        times = [*placed.news(), *placed.same]
+        by_time = [Dated(checkpoint, placed.target_id(checkpoint.topic)) for checkpoint in times]
+        due = self._corrected(self._news.of(found, by_time, translator))
+        news = [one.checkpoint for one in due]
         is_syncing = self._config.sync_group_offsets_enabled
         is_homeward = is_syncing and self._homecoming.take(news, answers.found)
         if news:
             self._topic.append([encode_checkpoint(checkpoint) for checkpoint in news], now)
-            for checkpoint in news:
-                self._store.put(checkpoint)
+            for one in due:
+                self._store.put(one.checkpoint, one.topic_id)
             self._context.wrote(self._topic.name)
         placed.written()
         self._store_offsets(news)
@@ -199,17 +212,46 @@ class CheckpointTask:
             # At once: a task that comes after this one takes what it finds written for done.
             self._move(self._homecoming.pending)
 
+    def _look_at_new_topics(self, groups: Mapping[str, Offsets]) -> None:
+        """See the ids of all remote topics once, so that one that is created again is noticed whenever it is written of."""
+        topics = {topic for offsets in groups.values() for topic, _ in offsets}
+        self._topics.look_once({self._downstream(t) for t in topics if self._is_wanted(t)})
+
+    def _corrected(self, due: list[News]) -> list[News]:
+        """Bring groups back from where outdated checkpoints had led them; gives what may be written now."""
+        outdated = [
+            one
+            for one in due
+            if one.outdated >= 0 and not self._homecoming.is_home(one.checkpoint.topic)
+        ]
+        if not outdated or not self._config.sync_group_offsets_enabled:
+            return due
+        failed = self._moves.correct(outdated)
+        return [one for one in due if one.checkpoint.group not in failed]
+
+    def _is_current(self, group: str, key: TopicPartition) -> bool:
+        """Whether a group's last checkpoint is of the topic that was on the target at the last look.
+
+        One that an earlier task wrote is taken for it if nobody can tell better: where the offset map knows nothing.
+        """
+        dated, current = self._store.dated(group, key), self._topics.id_of(key[0])
+        if dated is None or current is None:
+            return False
+        if dated.topic_id is not None:
+            return same_topic(dated.topic_id, current)
+        is_unknown = self._reader is not None and self._reader.target_id(*key) == NO_TOPIC_ID
+        return is_unknown and key[0] not in self._topics.recreated
+
     def _copied(self, topic: str) -> bool:
         """Whether this flow copies a topic: it is wanted, and does not come from the target."""
         return self._is_wanted(topic) and not self._naming.comes_from_target(topic)
 
     def _checkpoints(
         self, group: str, offsets: Offsets, translator: MapReader
-    ) -> Sequence[Checkpoint]:
+    ) -> Iterator[Checkpoint]:
         own = {key: offset for key, offset in offsets.items() if not translator.is_shared(*key)}
-        found = [*translated(group, own, self._is_wanted, self._downstream, translator)]
-        found += self._elsewhere(group, offsets, translator)
-        return [checkpoint for checkpoint in found if self._store.is_news(checkpoint)]
+        yield from translated(group, own, self._is_wanted, self._downstream, translator)
+        yield from self._elsewhere(group, offsets, translator)
 
     def _elsewhere(
         self, group: str, offsets: Offsets, translator: MapReader

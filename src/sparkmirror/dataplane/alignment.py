@@ -231,8 +231,8 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
         tail.end_offset < position.origin[1]
     ):  # even what was copied before this numbering began is gone
         trouble = (
-            f"{pair.remote} ends at offset {tail.end_offset}, though it had acknowledged all up to {position.target_offset}: it was "
-            "created again, or lost the acknowledged record(s). All that the source has is copied again."
+            f"{pair.remote} ends at offset {tail.end_offset}, though it had acknowledged all up to {position.target_offset}: "
+            "it was created again, or lost the acknowledged record(s). All that the source has is copied again."
         )
         return Aligned(_at_beginning(pair, at_end), False, trouble)
     gained = distance(tail.end_sequence, position.sequence)

@@ -1,12 +1,14 @@
 """Which checkpoints are written and which group offsets follow from them: committed offsets in, rules applied, what is due out.
 
-The rules are those of MirrorMaker 2's `MirrorCheckpointTask` and `CheckpointStore`.
+The rules are those of MirrorMaker 2's `MirrorCheckpointTask` and `CheckpointStore`, each for one topic on the target: in a topic
+that was created again under the same name the old offsets mean nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparkmirror.formats.mirror import Checkpoint
 from sparkmirror.policy.naming import ReplicationPolicy
@@ -78,38 +80,59 @@ def is_more_recent(new: Checkpoint, last: Checkpoint | None) -> bool:
     )
 
 
+class Dated(NamedTuple):
+    """A checkpoint, and the id of the target's topic that its downstream offset is of."""
+
+    checkpoint: Checkpoint
+    topic_id: bytes | None
+    """Zero where the target has no ids, or does not show them; None: an earlier task wrote it, for which topic is not known."""
+
+
 class CheckpointStore:
     """The last checkpoint of each group and downstream partition, of the groups that are one's own.
 
-    Invariant: of a partition whose group does not rewind, downstream offsets never go back.
+    Invariant: of a partition whose group does not rewind, downstream offsets never go back in one topic.
     """
 
     def __init__(self, groups: Collection[str]) -> None:
         self._groups = frozenset(groups)
-        self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
+        self._last: dict[str, dict[TopicPartition, Dated]] = {}
         self._by_time: set[tuple[str, str]] = set()
 
-    def put(self, checkpoint: Checkpoint) -> None:
+    def put(self, checkpoint: Checkpoint, topic_id: bytes | None = None) -> None:
         """It is in the checkpoints topic, and the newest of its kind."""
         if checkpoint.group in self._groups:
             key = (checkpoint.topic, checkpoint.partition)
             known = self._last.setdefault(checkpoint.group, {})
-            known[key] = checkpoint
+            known[key] = Dated(checkpoint, topic_id)
             place = checkpoint.group, checkpoint.topic
             if checkpoint.is_by_time:
                 self._by_time.add(place)
             elif place in self._by_time and not any(
-                other.is_by_time for (topic, _), other in known.items() if topic == key[0]
+                other.checkpoint.is_by_time
+                for (topic, _), other in known.items()
+                if topic == key[0]
             ):
                 self._by_time.discard(place)
 
-    def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Whether it is to be written."""
-        known = self._last.get(checkpoint.group, {})
-        return is_more_recent(checkpoint, known.get((checkpoint.topic, checkpoint.partition)))
+    def confirm(self, group: str, key: TopicPartition, topic_id: bytes) -> None:
+        """The last checkpoint holds in this topic too."""
+        known = self._last[group]
+        known[key] = Dated(known[key].checkpoint, topic_id)
+
+    def outdate(self, topic: str, topic_id: bytes) -> None:
+        """A topic was created again: what earlier tasks wrote of it was of the one that had this id."""
+        for known in self._last.values():
+            for key, dated in known.items():
+                if dated.topic_id is None and key[0] == topic:
+                    known[key] = Dated(dated.checkpoint, topic_id)
+
+    def dated(self, group: str, key: TopicPartition) -> Dated | None:
+        return self._last.get(group, {}).get(key)
 
     def last(self, group: str, topic: str, partition: int) -> Checkpoint | None:
-        return self._last.get(group, {}).get((topic, partition))
+        found = self.dated(group, (topic, partition))
+        return None if found is None else found.checkpoint
 
     def is_by_time(self, group: str, topic: str) -> bool:
         """Whether any of a group's last checkpoints in a (downstream) topic was found by time."""
@@ -127,19 +150,42 @@ class CheckpointStore:
         return {
             group: {
                 key: GroupOffset(checkpoint.downstream_offset, checkpoint.metadata)
-                for key, checkpoint in self._last[group].items()
+                for key, (checkpoint, _) in self._last[group].items()
             }
             for group in groups
         }
 
 
-def offsets_to_sync(
+def is_behind(there: GroupOffset | None, wanted: GroupOffset) -> bool:
+    """Whether a group has committed nothing, or less."""
+    return there is None or there.offset < wanted.offset
+
+
+def not_there_yet(
     wanted: Mapping[TopicPartition, GroupOffset], committed: Offsets
 ) -> dict[TopicPartition, GroupOffset]:
-    """Those of a group's offsets that move it forward on the target, or give it one where it has none."""
+    """Those of a group's offsets that are not what the group has committed."""
+    return {
+        key: offset
+        for key, offset in wanted.items()
+        if (there := committed.get(key)) is None or there.offset != offset.offset
+    }
+
+
+def offsets_to_sync(
+    wanted: Mapping[TopicPartition, GroupOffset],
+    committed: Offsets,
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, GroupOffset]:
+    """Those of a group's offsets that move it forward on the target, or give it one where it has none.
+
+    No group is moved beyond the end of a log, nor where the end is not known: the offset may be of a topic that was there before.
+    A group that is beyond the end is moved back: nobody has read so far.
+    """
     found: dict[TopicPartition, GroupOffset] = {}
     for key, offset in wanted.items():
-        there = committed.get(key)
-        if there is None or there.offset < offset.offset:
+        there, end = committed.get(key), ends.get(key, -1)
+        is_beyond = there is not None and there.offset > end
+        if (is_behind(there, offset) or is_beyond) and offset.offset <= end:
             found[key] = offset
     return found

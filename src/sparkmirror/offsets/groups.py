@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sparkmirror.errors import BrokerError
@@ -60,6 +60,8 @@ class GroupOffset:
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = field(default=-1, compare=False)
+    """Of the record before; consumers that have read it name it, whoever commits for others does not."""
 
 
 Offsets = Mapping[TopicPartition, GroupOffset | None]
@@ -161,7 +163,11 @@ class Groups:
             )
         return {
             (topic.name, p.partition_index): (
-                GroupOffset(p.committed_offset, p.metadata or "")
+                GroupOffset(
+                    p.committed_offset,
+                    p.metadata or "",
+                    -1 if (epoch := getattr(p, "committed_leader_epoch", None)) is None else epoch,
+                )
                 if p.committed_offset >= 0
                 else None
             )

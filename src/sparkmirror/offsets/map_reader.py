@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats import offset_map as formats
 from sparkmirror.formats.mirror import MalformedRecord
-from sparkmirror.formats.offset_map import Place
+from sparkmirror.formats.offset_map import NO_ID, Place
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.kafka.records import Record
 
 from .by_time import Ends
 from .internal_topic import InternalTopic
 from .offset_map import OffsetMap, PartitionMap, covered
+from .target_topics import Seen, same_topic
 from .translator import Translator
 
 log = logging.getLogger(__name__)
@@ -77,21 +80,22 @@ class MapTopic:
         while True:
             before = self._topic.position
             for record in self._topic.poll(0.0):
-                self._take(record.key, record.value, record.offset)
+                self._take(record)
             if self._load_to is not None and self._topic.position >= self._load_to:
                 self.is_loaded = True
             if self._topic.position <= before:
                 return
 
-    def _take(self, key: bytes | None, value: bytes | None, offset: int) -> None:
+    def _take(self, record: Record) -> None:
         try:
-            if value is None:
-                place, target_start = formats.decode_key(key)
+            if record.value is None:
+                place, target_start = formats.decode_key(record.key)
                 self.map.remove(place, target_start)
             else:
-                self.map.put(formats.decode(key, value), offset)
+                segment = formats.decode(record.key, record.value)
+                self.map.put(segment, record.offset, record.timestamp)
         except MalformedRecord as error:
-            log.warning("Offset %d of %s: %s", offset, self._topic.name, error)
+            log.warning("Offset %d of %s: %s", record.offset, self._topic.name, error)
 
     def append(self, rows: list[tuple[bytes, bytes | None]]) -> None:
         """Write rows; they are in the map when they have been read back."""
@@ -119,13 +123,31 @@ class WayBack:
         known = self._topic.map.get(Place(original, partition, copy, partition))
         return None if known is None else known.translate_back(offset)
 
+    def original_ids(self, original: str, partition: int) -> set[bytes]:
+        """The ids of the topics on the target that translations to this partition are of."""
+        known = self._topic.map
+        return {known.places[place].ids.source for place in known.from_source(original, partition)}
+
+
+class Syncs(Translator, Protocol):
+    """A translator by offset syncs, which do not tell what topics they are of."""
+
+    def written_at(self, topic: str, partition: int) -> int:
+        """When the last sync of a partition was written (ms); -1 if none is known."""
+
+    def forget(self, before: Callable[[str], float]) -> None:
+        """Forget the syncs of partitions of which none began a new series since the moment (monotonic) for their source topic."""
+
 
 class MapReader:
     """A `Translator` that knows exactly, wherever records were copied by one of us.
 
     Where the map ends (or has a hole) offset syncs may know more, since each of them is sent at once; before it begins, since
     MirrorMaker 2 was at work then, they know something. Both are right, so the later one counts, but for positions that were
-    set back: of those only the map knows.
+    set back: of those only the map knows. And a sync does not tell which topic on the target it is of: one that is older than the
+    end of the map, or contradicts its beginning, may be of a topic that was deleted and created again since.
+
+    Invariant: `_starts` holds where logs began, each with the id of the topic that this was asked of.
     """
 
     def __init__(
@@ -133,7 +155,7 @@ class MapReader:
         target: Cluster,
         topic: str,
         downstream: Callable[[str], str],
-        syncs: Translator,
+        syncs: Syncs,
         way_back: WayBack,
     ) -> None:
         self._target = target
@@ -141,7 +163,7 @@ class MapReader:
         self._downstream = downstream
         self._syncs = syncs
         self._way_back = way_back
-        self._starts: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, tuple[bytes, int]] = {}
         self._wanted: set[TopicPartition] = set()
         self._starts_at = 0.0
 
@@ -159,17 +181,19 @@ class MapReader:
         remote = self._downstream(topic)
         if self._way_back.leads_home(topic):
             return self._way_back.translate(topic, remote, partition, offset)
-        known = self._topic.map.get(Place(topic, partition, remote, partition))
-        if known is None:
+        known = self._map(topic, remote, partition)
+        if known is None or not known.line:
             return self._syncs.translate(topic, partition, offset)
-        start = self._starts.get((remote, partition))
+        start = self._start(known)
         found = known.translate(offset, start)
         if found is None:
             self._want((remote, partition))
-            return self._by_syncs(topic, partition, offset, known)
+            by_syncs = self._syncs.translate(topic, partition, offset)
+            is_before = by_syncs is not None and by_syncs <= known.line[0].target_start
+            return by_syncs if is_before else None
         # What was deleted since is not there to be read: an offset before the log would be reset by the client.
         reached = max(found.offset, start or 0)
-        if found.is_exact:
+        if found.is_exact or self._syncs.written_at(topic, partition) < known.written_at:
             return reached
         by_syncs = self._by_syncs(topic, partition, offset, known)
         return reached if by_syncs is None else max(reached, by_syncs)
@@ -182,6 +206,39 @@ class MapReader:
         """
         found, bound = self._syncs.translate(topic, partition, offset), known.bound(offset)
         return found if found is None or bound is None else min(found, bound)
+
+    # -- what topics the answers are of ---------------------------------------------------------
+
+    def target_id(self, remote: str, partition: int) -> bytes | None:
+        """The id of the target's topic that translations are of: zero if it is not known, None if they are of several."""
+        known = self._topic.map
+        ids = {known.places[place].ids.target for place in known.to_target(remote, partition)}
+        ids = (ids or self._way_back.original_ids(remote, partition)) - {NO_ID}
+        if len(ids) > 1:
+            return None
+        return next(iter(ids), NO_ID)
+
+    def is_exact(self, remote: str, partition: int, upstream: int) -> bool:
+        """Whether the map tells what an offset of the one source of a partition is there, and that this is in the log."""
+        places = self._topic.map.to_target(remote, partition)
+        known = self._topic.map.get(next(iter(places))) if len(places) == 1 else None
+        if known is None:
+            return False
+        start = self._start(known)
+        if start is None:
+            self._want((remote, partition))
+            return False
+        moved = known.translate(upstream, start)
+        return moved is not None and moved.is_exact and moved.offset >= start
+
+    def forget(self, recreated: Mapping[str, Seen]) -> None:
+        """These topics were created again: forget what may be of the old ones, which were last seen then."""
+
+        def outdated(topic: str) -> float:
+            seen = recreated.get(self._downstream(topic))
+            return -math.inf if seen is None else seen.at
+
+        self._syncs.forget(outdated)
 
     def is_shared(self, topic: str, partition: int) -> bool:
         """Whether the copy of a partition holds records of others as well, which a query has put there."""
@@ -214,7 +271,8 @@ class MapReader:
     def _there(self, place: Place, offset: int) -> int | None:
         """Before which offset of a target nothing lies that a group has not read of one source; None if that is not known."""
         target = place.remote, place.remote_partition
-        known, start = self._topic.map.get(place), self._starts.get(target)
+        known = self._topic.map.get(place)
+        start = None if known is None else self._start(known)
         moved = None if known is None else known.translate(offset, start)
         if known is None or moved is None:
             return None
@@ -250,6 +308,12 @@ class MapReader:
 
     # -- where logs begin ---------------------------------------------------------------------
 
+    def _start(self, known: PartitionMap) -> int | None:
+        """Where the log began that a map is of; None if that is not known."""
+        place = known.place
+        topic_id, start = self._starts.get((place.remote, place.remote_partition), (NO_ID, None))
+        return start if same_topic(topic_id, known.ids.target) else None
+
     def _want(self, remote: TopicPartition) -> None:
         """A group stands before the map: whether that is before the log as well will be known at its next turn."""
         if remote not in self._wanted:
@@ -267,4 +331,7 @@ class MapReader:
             for topic, partition in self._wanted
             if topic in self._target.topics and partition in self._target.topics[topic].partitions
         ]
-        self._starts |= admin.list_offsets(self._target, there, admin.EARLIEST)
+        # Before the offsets: if a topic is created again in between, its id is another one at the next look.
+        ids = {topic: self._target.topics[topic].topic_id for topic, _ in there}
+        starts = admin.list_offsets(self._target, there, admin.EARLIEST)
+        self._starts |= {key: (ids[key[0]], start) for key, start in starts.items()}

@@ -33,7 +33,16 @@ class PartitionMap:
     contain or contradict. `_index` is of that line. Both are None until they are needed again.
     """
 
-    __slots__ = ("_index", "_line", "_newest", "_segments", "ids", "place")
+    __slots__ = (
+        "_index",
+        "_line",
+        "_newest",
+        "_reached",
+        "_segments",
+        "ids",
+        "place",
+        "written_at",
+    )
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -42,12 +51,15 @@ class PartitionMap:
         self._segments: dict[int, tuple[int, Segment]] = {}
         self._line: list[Segment] | None = None
         self._index: CopyIndex | None = None
+        self._reached = -1
+        self.written_at = -1
+        """When the last of what is known was written (ms)."""
 
     def __len__(self) -> int:
         return len(self._segments)
 
-    def put(self, segment: Segment, order: int) -> None:
-        """A segment was read; `order` is its place in the log."""
+    def put(self, segment: Segment, order: int, written_at: int = -1) -> None:
+        """A segment was read; `order` is its place in the log, `written_at` its time."""
         self._segments[segment.target_start] = (order, segment)
         is_newest = order > self._newest
         if is_newest:
@@ -55,6 +67,9 @@ class PartitionMap:
             if segment.ids != self.ids:
                 self.ids = segment.ids
                 self._line = None
+                self._reached = -1
+        if segment.ids == self.ids and segment.target_end > self._reached:
+            self._reached, self.written_at = segment.target_end, written_at
         if self._line and is_newest and segment.ids == self.ids:
             self._join(self._line, segment)
         else:
@@ -257,14 +272,14 @@ class OffsetMap:
     def get(self, place: Place) -> PartitionMap | None:
         return self._places.get(place)
 
-    def put(self, segment: Segment, order: int) -> None:
+    def put(self, segment: Segment, order: int, written_at: int = -1) -> None:
         found = self._places.get(segment.place)
         if found is None:
             place = segment.place
             found = self._places[place] = PartitionMap(place)
             self._of_source.setdefault(place[:2], set()).add(place)
             self._of_target.setdefault(place[2:], set()).add(place)
-        found.put(segment, order)
+        found.put(segment, order, written_at)
         self.changed.add(segment.place)
 
     def remove(self, place: Place, target_start: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkmirror.formats.mirror import BY_TIME, Checkpoint
+from sparkmirror.kafka.cluster import NO_TOPIC_ID
 
 from .by_time import Ends, TimeTranslator
 from .checkpoints import CheckpointStore
@@ -49,6 +50,7 @@ class PlacedGroups:
     Invariants: `_seen` holds what a group had committed when it was last translated and its checkpoints were written, however
     often it could not be translated since; of a group that has gone back since, or of which nothing is known, checkpoints may go
     back. `_fresh` is the same of the news that are not written yet. `_waiting` holds since when a group could not be translated.
+    `same` holds the last checkpoints that the last call of `news` found to hold as they are.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class PlacedGroups:
         self._waiting: dict[GroupTopic, float] = {}
         self._told_of_waiting: set[GroupTopic] = set()
         self._told: set[str] = set()
+        self.same: list[Checkpoint] = []
 
     def look(
         self, groups: Mapping[str, Offsets], is_wanted: Callable[[str], bool], known: WholeMap
@@ -123,6 +126,7 @@ class PlacedGroups:
         """Checkpoints by time that say something new."""
         found: list[Checkpoint] = []
         self._fresh = {}
+        self.same = []
         for (group, topic), offsets in self._by_time.items():
             downstream = self._times.translate(topic, offsets)
             if downstream is not None:
@@ -143,6 +147,13 @@ class PlacedGroups:
             there = -1 if last is None else last.downstream_offset
             if offset > there or (may_go_back and offset < there):
                 yield Checkpoint(group, remote, partition, BY_TIME, offset)
+            elif last is not None and offset == there:
+                self.same.append(last)
+
+    def target_id(self, remote: str) -> bytes:
+        """The id of a copy at the last look."""
+        ids = (ends.target_id for ends in self._ends.values() if ends.remote == remote)
+        return next(ids, NO_TOPIC_ID)
 
     def _wait(self, untranslated: Collection[GroupTopic]) -> None:
         """Tell of groups that could not be translated for long: one line a topic, and of each group once."""

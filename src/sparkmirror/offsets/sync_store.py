@@ -59,6 +59,15 @@ class OffsetSyncStore:
         else:
             _push(slots, sync)
 
+    def newest(self, topic: str, partition: int) -> OffsetSync | None:
+        """The last sync that came; None if none has."""
+        slots = self._partitions.get((topic, partition))
+        return None if slots is None else slots[0]
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The syncs of a partition say nothing any more."""
+        self._partitions.pop((topic, partition), None)
+
     def slots(self, topic: str, partition: int) -> tuple[OffsetSync, ...]:
         """What is kept of a partition, newest first; nothing if no sync has come."""
         return tuple(self._partitions.get((topic, partition), ()))

@@ -242,6 +242,9 @@ def _checkpoint(names: Names, parts: Parts) -> Iterator[Privilege]:
     target.on("topic", names.offset_map, "Read", "translate offsets exactly")
     target.own_topic(names.checkpoints, "checkpoints", read="go on from the last checkpoints")
     yield from target.found
+    seen = _Rights("checkpoint", "target", family="remote")
+    seen.on("topic", names.remote, "Describe", "notice that a remote topic was created again")
+    yield from seen.found
     if parts.placed:
         times = _Rights("checkpoint", "source", "target.partitions", "topics")
         times.on("topic", names.topics, "Read", "see the times of what groups have not read")

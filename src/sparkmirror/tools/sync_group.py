@@ -12,9 +12,10 @@ from sparkmirror.errors import BrokerError
 from sparkmirror.formats.mirror import Checkpoint
 from sparkmirror.kafka import messages
 from sparkmirror.offsets.checkpoint_reader import CheckpointReader
-from sparkmirror.offsets.checkpoints import offsets_to_sync
+from sparkmirror.offsets.checkpoints import not_there_yet, offsets_to_sync
 from sparkmirror.offsets.groups import GroupOffset, Groups, Offsets, TopicPartition
 from sparkmirror.offsets.internal_topic import InternalTopic
+from sparkmirror.offsets.target_topics import TargetTopics
 
 # What a broker answers to one who commits for a group without being a member, while it has some.
 _HAS_MEMBERS = (
@@ -31,6 +32,7 @@ class Outcome(Enum):
     UP_TO_DATE = "the group is where its checkpoints are, or further"
     HAS_MEMBERS = "the group has members on the target"
     NO_CHECKPOINTS = "the group has no checkpoints"
+    BEYOND = "its checkpoints are beyond the end of the remote topics"
 
     @property
     def is_done(self) -> bool:
@@ -40,8 +42,8 @@ class Outcome(Enum):
 class GroupSync:
     """Moves a group on the target forward to its checkpoints.
 
-    Invariants: offsets never go back; nothing is committed while the group has members; what stands in the way is said once,
-    and again only after it has changed.
+    Invariants: offsets never go back, but from beyond the end of a log; nothing is committed beyond it, nor while the group has
+    members; what stands in the way is said once, and again only after it has changed.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class GroupSync:
         self._say = say
         self._where = client.cluster.settings
         self._groups = Groups(client.cluster)
+        self._topics = TargetTopics(client.cluster)
         self._topic = client.replication_policy.checkpoints_topic(source)
         self._reader = CheckpointReader(InternalTopic(client.cluster, self._topic), group.__eq__)
         self._last: Outcome | None = None
@@ -78,6 +81,11 @@ class GroupSync:
                     f"{group} has no checkpoints in {self._topic} on {self._where}: either it has committed nothing "
                     f"on {self._source} yet, or no checkpoint connector follows it."
                 )
+            case Outcome.BEYOND:
+                return (
+                    f"{group} has checkpoints beyond the end of remote topics on {self._where}: the topics were created again "
+                    "and have not been copied so far. The group is moved when they have."
+                )
             case Outcome.UP_TO_DATE:
                 return f"{group} on {self._where} is where its checkpoints are, or further."
             case Outcome.MOVED:
@@ -100,9 +108,15 @@ class GroupSync:
         if self._group in self._groups.active():
             return Outcome.HAS_MEMBERS
         committed = self._committed()
-        due = offsets_to_sync(wanted, committed)
+        ahead = not_there_yet(wanted, committed)
+        self._topics.look({topic for topic, _ in ahead})
+        # What is not there, the broker refuses with its reason.
+        missing = {key: o.offset for key, o in ahead.items() if not self._topics.has(key)}
+        ends = missing | self._topics.ends(ahead)
+        due = offsets_to_sync(ahead, committed, ends)
         if not due:
-            return Outcome.UP_TO_DATE
+            is_beyond = any(offset.offset > ends.get(key, -1) for key, offset in ahead.items())
+            return Outcome.BEYOND if is_beyond else Outcome.UP_TO_DATE
         error = self._groups.commit({self._group: due}).failed.get(self._group)
         if isinstance(error, BrokerError) and error.code in _HAS_MEMBERS:
             return Outcome.HAS_MEMBERS

@@ -23,9 +23,8 @@ from sparkmirror.offsets import by_time, placed_groups, unread_times
 from sparkmirror.offsets.by_time import Ends, TimeTranslator
 from sparkmirror.offsets.checkpoints import CheckpointStore
 from sparkmirror.offsets.groups import GroupOffset, Offsets
-from sparkmirror.offsets.map_reader import MapReader, WayBack
+from sparkmirror.offsets.map_reader import MapReader, Syncs, WayBack
 from sparkmirror.offsets.placed_groups import PlacedGroups
-from sparkmirror.offsets.translator import Translator
 from sparkmirror.offsets.unread_times import UnreadStretches, UnreadTimes
 from tests.unit.offsets.segments import known, segment
 
@@ -604,9 +603,7 @@ class Cluster:
 
 def map_reader(*segments: Segment) -> MapReader:
     nobody = cast("KafkaCluster", Cluster())
-    reader = MapReader(
-        nobody, "map", "A.{}".format, cast("Translator", None), cast("WayBack", None)
-    )
+    reader = MapReader(nobody, "map", "A.{}".format, cast("Syncs", None), cast("WayBack", None))
     for order, one in enumerate(segments):
         reader._topic.map.put(one, order)
     return reader

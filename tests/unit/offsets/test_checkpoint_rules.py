@@ -11,6 +11,7 @@ from sparkmirror.offsets.checkpoints import (
     CheckpointStore,
     Naming,
     is_more_recent,
+    not_there_yet,
     offsets_to_sync,
     translated,
 )
@@ -95,9 +96,9 @@ def test_the_store_keeps_the_last_checkpoint_of_its_own_groups() -> None:
     for known in (checkpoint(1, 1), checkpoint(5, 4), checkpoint(9, 9, group="stranger")):
         store.put(known)
     store.put(checkpoint(3, 3, group="h", partition=1))
-    assert not store.is_news(checkpoint(6, 4))
-    assert store.is_news(checkpoint(6, 5))
-    assert store.is_news(checkpoint(6, 4, partition=1))
+    assert store.last("g", "A.t", 0) == checkpoint(5, 4)
+    assert store.last("g", "A.t", 1) is None
+    assert store.last("stranger", "A.t", 0) is None
     assert store.groups == ["g", "h"]
     assert store.downstream_offsets(["g", "h"]) == {
         "g": {("A.t", 0): GroupOffset(4)},
@@ -114,9 +115,31 @@ def test_groups_are_only_moved_forward() -> None:
         ("A.t", 2): GroupOffset(11),
         ("A.t", 3): None,
     }
-    moves = offsets_to_sync(wanted, committed)
+    ends = {("A.t", p): 11 for p in range(5)}
+    moves = offsets_to_sync(wanted, committed, ends)
     assert moves == {("A.t", p): GroupOffset(10, "m") for p in (0, 3, 4)}
-    assert offsets_to_sync(wanted, {}) == wanted
+    assert offsets_to_sync(wanted, {}, ends) == wanted
+    assert list(not_there_yet(wanted, committed)) == [("A.t", p) for p in (0, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("committed", "end", "is_moved"),
+    [
+        (None, 10, True),
+        (None, 9, False),  # beyond the end: the offset may be of a topic that was there before
+        (5, 9, False),
+        (5, None, False),  # the end is not known
+        (11, 11, False),  # somebody may have read so far
+        (11, 10, True),  # nobody can have read so far
+        (11, 9, False),
+        (11, None, False),
+    ],
+)
+def test_groups_stay_within_the_log(committed: int | None, end: int | None, is_moved: bool) -> None:
+    key, wanted = ("A.t", 0), GroupOffset(10)
+    there = {} if committed is None else {key: GroupOffset(committed)}
+    ends = {} if end is None else {key: end}
+    assert offsets_to_sync({key: wanted}, there, ends) == ({key: wanted} if is_moved else {})
 
 
 @pytest.mark.parametrize(

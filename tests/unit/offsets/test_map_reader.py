@@ -12,10 +12,9 @@ from sparkmirror.formats.mirror import OffsetSync
 from sparkmirror.formats.offset_map import Segment
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.offsets.map_reader import MapReader, WayBack
+from sparkmirror.offsets.map_reader import MapReader, Syncs, WayBack
 from sparkmirror.offsets.sync_store import OffsetSyncStore
-from sparkmirror.offsets.translator import Translator
-from tests.unit.offsets.segments import segment
+from tests.unit.offsets.segments import IDS, segment
 
 Sync = tuple[int, int]
 
@@ -26,20 +25,24 @@ def reader(segments: Iterable[Segment] = (), syncs: Iterable[Sync] = ()) -> MapR
     for upstream, downstream in syncs:
         store.add(OffsetSync("t", 0, upstream, downstream))
     store.finish_loading()
-    target = SimpleNamespace(
-        refresh=lambda topics: None, topics={"A.t": SimpleNamespace(partitions={0: None})}
-    )
+    topic = SimpleNamespace(partitions={0: None}, topic_id=IDS.target)
+    target = SimpleNamespace(refresh=lambda topics: None, topics={"A.t": topic})
     way_back = SimpleNamespace(leads_home=lambda topic: False)
     found = MapReader(
         cast("Cluster", target),
         "map",
         "A.{}".format,
-        cast("Translator", store),
+        cast("Syncs", syncs_of(store)),
         cast("WayBack", way_back),
     )
     for order, one in enumerate(segments):
         found._topic.map.put(one, order)
     return found
+
+
+def syncs_of(store: OffsetSyncStore) -> SimpleNamespace:
+    """Offset syncs that were written after all segments."""
+    return SimpleNamespace(translate=store.translate, written_at=lambda topic, partition: 1)
 
 
 def log_starts_at(start: int, reading: MapReader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +81,7 @@ def test_no_offset_sync_leads_past_a_record_that_the_map_knows() -> None:
     assert one.translate("t", 0, 15) == 18
     begun_late = [segment((100, 100, 100)), segment((50, 200, 10)), segment((200, 210, 50))]
     one = reader(begun_late, [(50, 200), (200, 210)])
-    assert [one.translate("t", 0, offset) for offset in (45, 55, 150)] == [-1, 100, 150]
+    assert [one.translate("t", 0, offset) for offset in (45, 55, 150)] == [-1, None, 150]
     back_in_a_hole = [segment((0, 0, 100)), segment((50, 120, 10)), segment((200, 130, 10))]
     one = reader(back_in_a_hole, [(50, 120), (200, 130)])
     assert [one.translate("t", 0, offset) for offset in (40, 60, 110, 205)] == [40, 60, 100, 135]
