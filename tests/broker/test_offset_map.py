@@ -142,6 +142,23 @@ class Mapped:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
+        keeper = self.keeper()
+        keeper.start()
+        try:
+            yield
+        finally:
+            keeper.stop()
+
+    def look_after(self) -> None:
+        """One look of a new keeper."""
+        keeper = self.keeper()
+        try:
+            keeper._look()
+        finally:
+            keeper._source.close()
+            keeper._target.close()
+
+    def keeper(self) -> MapKeeper:
         settings = source_settings(
             {
                 "name": "keeper",
@@ -162,12 +179,7 @@ class Mapped:
             ),
         )
         assert settings.copy.offset_map_topic == self.map_topic
-        keeper = MapKeeper(settings, lambda: [(self.topic, 0)], "test", every=0.1)
-        keeper.start()
-        try:
-            yield
-        finally:
-            keeper.stop()
+        return MapKeeper(settings, lambda: [(self.topic, 0)], "test", every=0.1)
 
 
 @pytest.fixture
@@ -361,3 +373,27 @@ def test_a_copy_that_another_one_has_overtaken_tells_of_no_record_that_it_did_no
     answers = {offset: known.translate(offset, 0) for offset in range(one.made)}
     assert not {o: a for o, a in answers.items() if a is not None and a.offset > o}
     assert list(known.holes()), "the other one has overtaken nobody"
+
+
+@pytest.mark.slow
+def test_the_keeper_leaves_the_map_of_a_topic_that_is_created_again(mapped: Make) -> None:
+    """Until the copy begins again the map tells that another topic is there, and none of its records are taken for old ones."""
+    one = mapped()
+    one.produce(20)
+    with one.copying(offset_map_topic="") as task:
+        one.until_copied(task)
+    one.produce(10)
+    one.copy()
+    before = one.read()
+    assert before is not None and [s.target_start for s in before.line] == [20]
+    delete_topic(one.target, one.remote)
+    wait_for("it is gone", lambda: one.remote not in topics(one.target))
+    one.look_after()
+    assert one.read() is not None, "the map of the old topic is gone"
+    create_topic(one.target, one.remote)
+    with one.copying(offset_map_topic="", recreated_target="restart") as task:
+        task.until("copied again", lambda: end_offsets(one.target, one.remote)[0] == 30)
+    one.look_after()
+    after = one.read()
+    assert after is not None and [s.target_start for s in after.line] == [20]
+    assert after.ids == before.ids

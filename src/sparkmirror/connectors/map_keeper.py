@@ -14,7 +14,7 @@ from sparkmirror.dataplane.alignment import Pair
 from sparkmirror.dataplane.remapping import remap
 from sparkmirror.errors import KafkaError, SparkMirrorError
 from sparkmirror.formats import offset_map as formats
-from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
+from sparkmirror.formats.offset_map import NO_ID, Place, Run, Segment, TopicIds
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -22,6 +22,7 @@ from sparkmirror.offsets.map_reader import MapTopic
 from sparkmirror.offsets.map_tidying import Changes, removed, tidied
 from sparkmirror.offsets.offset_map import PartitionMap
 from sparkmirror.offsets.segments import MOST_NUMBERS, of_runs
+from sparkmirror.offsets.target_topics import same_topic
 
 from .source_settings import SourceSettings
 
@@ -39,8 +40,8 @@ Mark = int | Stretch
 class MapKeeper:
     """Works in a thread of its own, since looking through logs may take long.
 
-    Invariants: the last segment of a partition is left to the task that writes it. A stretch that was looked through is not
-    looked through again by this keeper, whatever was found in it.
+    Invariants: the last segment of a partition is left to the task that writes it. A stretch of a topic on the target that was
+    looked through is not looked through again by this keeper, whatever was found in it.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class MapKeeper:
         self._topic = MapTopic(self._target, settings.copy.offset_map_topic)
         self._tidy_at = 0.0
         self._told = ""
-        self._tried: set[tuple[Place, Mark]] = set()
+        self._tried: set[tuple[Place, bytes, Mark]] = set()
         self._starts: dict[TopicPartition, int] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"offset map {label}", daemon=True)
@@ -111,9 +112,11 @@ class MapKeeper:
             self._target, self._existing(remotes | own), admin.EARLIEST
         )
         changes: Changes = {}
+        copied = set(self._partitions())
         for place, segments in known.items():
             start = self._starts.get((place.remote, place.remote_partition))
-            gone = place.remote not in self._target.topics
+            # Of a topic that will be created again, the map is what tells that it is another one.
+            gone = place.remote not in self._target.topics and place[:2] not in copied
             if gone:
                 changes |= removed(segments)
             elif start is not None:
@@ -159,7 +162,7 @@ class MapKeeper:
         lost = []
         for topic, number in self._partitions():
             place = Place(topic, number, self._settings.remote(topic), number)
-            if self._topic.map.get(place) is None and (place, -1) not in self._tried:
+            if self._topic.map.get(place) is None and (place, NO_ID, -1) not in self._tried:
                 lost.append(place)
         there = self._existing((place.remote, place.partition) for place in lost)
         if not there:
@@ -172,7 +175,7 @@ class MapKeeper:
             info = self._source.topics.get(place.topic)
             if start is None or end is None or info is None or self._stopping.is_set():
                 continue
-            self._tried.add((place, -1))
+            self._tried.add((place, NO_ID, -1))
             if start < end:
                 source_end = _end(self._source, place.topic, place.partition)
                 ids = TopicIds(info.topic_id, self._target.topics[place.remote].topic_id)
@@ -181,15 +184,18 @@ class MapKeeper:
     def _look_through(
         self, place: Place, ids: TopicIds, source: Stretch, target: Stretch, mark: Mark
     ) -> None:
-        if self._settings.copy.transforms is not None or (place, mark) in self._tried:
+        tried = place, ids.target, mark
+        if self._settings.copy.transforms is not None or tried in self._tried:
             return
         if self._settings.asks(place.topic):
             return  # what a query has made of records is not equal to them
-        self._tried.add((place, mark))
+        self._tried.add(tried)
         target = max(target[0], target[1] - _MOST_RECORDS), target[1]
         count = 0
         try:
             self._refresh(place)
+            if not same_topic(ids.target, self._target.topic(place.remote).topic_id):
+                return  # created again: what the map tells is of the old one
             if self._settings.places(place.topic, self._source, self._target):
                 return  # its records went to any partition
             runs = remap(self._pair(place), source, target, self._stopping)
@@ -197,7 +203,7 @@ class MapKeeper:
                 self._topic.append([formats.encode(segment)])
                 count += segment.target_end - segment.target_start
         except KafkaError:
-            self._tried.discard((place, mark))
+            self._tried.discard(tried)
             raise
         except SparkMirrorError as error:  # a damaged batch: what lies behind it is not known
             log.warning("%s: the offset map of %s: %s", self._label, place, error)
