@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 PYTHON_STAMP := $(VENV)/.sparkmirror-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 KAFKA_VERSION := $(shell sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' pom.xml)
+OLD_BROKERS := 2.4.1 2.8.2 3.9.1
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test slow peer chaos demo bench clean
+.PHONY: help setup check format test slow brokers peer chaos demo bench clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -27,7 +28,7 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff format
 
 # Broker tests wait more than they compute: the unit tests run beside them, and are shown after them.
-test: setup check ## check, then the tests (real brokers)
+test: setup check build/kafka/2.4.1/.fetched ## check, then the tests (real brokers)
 	@mkdir -p build; \
 	$(BIN)/pytest tests/unit -m "not slow" > build/unit-tests.log 2>&1 & unit=$$!; \
 	trap 'kill $$unit 2> /dev/null || true' EXIT INT TERM; \
@@ -35,8 +36,11 @@ test: setup check ## check, then the tests (real brokers)
 	units=0; wait $$unit || units=$$?; cat build/unit-tests.log; \
 	test $$broker -eq 0 && test $$units -eq 0
 
-slow: setup ## the tests that make test leaves out
-	$(BIN)/pytest tests/unit tests/broker -m slow --timeout 900
+slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched ## the tests that make test leaves out
+	$(BIN)/pytest tests/unit tests/broker --ignore tests/broker/versions -m slow --timeout 900
+
+brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers (PAIR=2.4.1-to-4.3.1: only these two)
+	$(BIN)/pytest tests/broker/versions --timeout 900 $(if $(PAIR),-k $(PAIR))
 
 peer: setup ## beside real Java workers, classes and clients
 	$(BIN)/pytest tests/peer --timeout 900

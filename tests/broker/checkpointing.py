@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from copying import Copying, Flow
 from flow_records import fill
 from kafka_tools import (
-    PATIENCE_S,
     NewRecord,
+    committed,
     create_topic,
     end_offsets,
     produce,
@@ -25,12 +24,6 @@ from sparkmirror.connectors.checkpoint_task import CheckpointTask
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.formats.mirror import Checkpoint, OffsetSync, encode_checkpoint, encode_offset_sync
 from sparkmirror.tools.clusters import KafkaCluster
-
-_NO_COORDINATOR_YET = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 
 
 class Checkpointed:
@@ -124,18 +117,7 @@ class Checkpointed:
 
     def moved(self, group: str) -> dict[int, int]:
         """Where a group is in the remote topic, by partition; without those that it has no offset of."""
-        settings = {
-            "bootstrap.servers": self.target,
-            "group.id": group,
-            "enable.auto.commit": False,
-        }
-        consumer = Consumer(settings)
-        try:
-            wanted = [TopicPartition(self.remote, p) for p in range(self.partitions)]
-            found = wait_for(f"{group} has a coordinator", lambda: _committed(consumer, wanted))
-        finally:
-            consumer.close()
-        return {known.partition: known.offset for known in found if known.offset >= 0}
+        return committed(self.target, group, self.remote)
 
     def await_moved(self, group: str, expected: Mapping[int, int]) -> None:
         wait_for(f"{group} is at {expected} on the target", lambda: self.moved(group) == expected)
@@ -173,13 +155,3 @@ class Checkpointed:
 
     def await_last(self, group: str, expected: Mapping[int, tuple[int, int]]) -> None:
         wait_for(f"checkpoints {expected} of {group}", lambda: self.last(group) == expected)
-
-
-def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition] | None:
-    """None while the group's coordinator is still to come."""
-    try:
-        return consumer.committed(wanted, PATIENCE_S)
-    except KafkaException as error:
-        if error.args[0].code() not in _NO_COORDINATOR_YET:
-            raise
-        return None

@@ -242,6 +242,29 @@ def commit_group(
     wait_for(f"{group} has a coordinator", commit)
 
 
+def committed(bootstrap: str, group: str, topic: str, **client: Any) -> dict[int, int]:
+    """The committed offsets of a group in one topic, by partition; without those that it has none of.
+
+    Unlike `group_offsets` it waits for a coordinator that is still to come (librdkafka's admin client crashes meanwhile).
+    """
+    wanted = [TopicPartition(topic, p) for p in range(topics(bootstrap, **client)[topic])]
+    consumer = Consumer(_settings(bootstrap, client, group_id=group, enable_auto_commit=False))
+
+    def ask() -> list[TopicPartition] | None:
+        try:
+            return consumer.committed(wanted, PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_COORDINATOR_YET:
+                raise
+            return None
+
+    try:
+        found = wait_for(f"{group} has a coordinator", ask)
+    finally:
+        consumer.close()
+    return {known.partition: known.offset for known in found if known.offset >= 0}
+
+
 def group_offsets(bootstrap: str, group: str, **client: Any) -> dict[tuple[str, int], int]:
     """The committed offsets of a group, by topic and partition."""
     request = ConsumerGroupTopicPartitions(group)

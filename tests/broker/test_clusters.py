@@ -29,6 +29,7 @@ from kafka_tools import (
 from sparkmirror.errors import ConfigError, KafkaError
 from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import KafkaCluster, free_port, kafka_jars, run_tool, start_all
+from sparkmirror.tools.jvm import KAFKA_VERSION
 from sparkmirror.tools.probe import probe
 
 RECORDS = [
@@ -99,8 +100,9 @@ def test_new_clusters_have_the_features_of_a_formatted_one(source_cluster: Kafka
 
 
 @pytest.mark.slow
-def test_data_survives_kill_stop_and_restart(tmp_path: Path) -> None:
-    with KafkaCluster("one", 1, tmp_path, jvm=QUICK_JVM) as cluster:
+@pytest.mark.parametrize("version", [KAFKA_VERSION, "2.8.2", "2.4.1"])
+def test_data_survives_kill_stop_and_restart(tmp_path: Path, version: str) -> None:
+    with KafkaCluster("one", 1, tmp_path, jvm=QUICK_JVM, version=version) as cluster:
         create_topic(cluster.bootstrap, "kept", 3)
         produce(cluster.bootstrap, "kept", RECORDS)
         address, first = cluster.bootstrap, cluster.pid(1)
