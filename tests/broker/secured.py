@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from certificates import Authority
+from certificates import Authority, Kind
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from kafka_tools import QUICK_JVM, wait_for
 
 from sparkmirror.tools.clusters import KafkaCluster
+from sparkmirror.tools.jvm import KAFKA_VERSION
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LISTENERS = {"SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
@@ -132,16 +133,21 @@ def secured_cluster(
     listeners: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     jvm: Sequence[str] = (),
+    version: str = KAFKA_VERSION,
+    stores: Kind = "PEM",
 ) -> Iterator[SecuredCluster]:
-    """Started, and ended with the block. `listeners` and `properties` add to what is set here, and win over it."""
+    """Started, and ended with the block. `listeners` and `properties` add to what is set here, and win over it.
+
+    Brokers before 2.7 need other `stores` than PEM.
+    """
     authority = Authority(directory / "certificates")
     protocols = {**LISTENERS, **(listeners or {})}
     settings = {
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.client.auth": "requested",
         "connection.failed.authentication.delay.ms": "10",
-        **authority.keystore("broker", "127.0.0.1", "localhost"),
-        **authority.truststore(),
+        **authority.keystore("broker", "127.0.0.1", "localhost", kind=stores),
+        **authority.truststore(stores),
         **_logins({"admin": "admin-secret", **(plain_users or {})}),
         **(AUTHORIZER if authorizer else {}),
         **(properties or {}),
@@ -153,6 +159,7 @@ def secured_cluster(
         settings,
         jvm=(*QUICK_JVM, *jvm),
         listeners=protocols,
+        version=version,
     )
     with cluster:
         yield SecuredCluster(cluster, authority, protocols)

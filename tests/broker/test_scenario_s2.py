@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_pair import ClusterPair, running_pair
+from cluster_pair import ClusterPair, VersionPair, running_pair
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from connect_worker import ConnectWorker
@@ -23,14 +23,16 @@ from running import assert_same
 from scenario_files import ScenarioFiles
 
 from sparkmirror.tools.clusters import free_port
+from sparkmirror.tools.jvm import KAFKA_VERSION
 
 TOPIC = "to_replicate"
 COUNT = 600
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[ClusterPair]:
-    yield from running_pair(1, tmp_path)
+@pytest.fixture(params=[KAFKA_VERSION, pytest.param("2.8.2", marks=pytest.mark.slow)])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterPair]:
+    """Of the current version, and of the one that the scenario was written for."""
+    yield from running_pair(1, tmp_path, VersionPair(request.param, request.param))
 
 
 def test_one_post_copies_to_the_other_cluster_and_never_to_the_source(

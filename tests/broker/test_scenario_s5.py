@@ -24,15 +24,25 @@ from scenario_files import ScenarioFiles
 from secured import SecuredCluster, secured_cluster
 
 from sparkmirror.tools.clusters import KafkaCluster
+from sparkmirror.tools.jvm import KAFKA_VERSION
 
 API_KEY = '5kW-0f\\4"x'
 AS_WRITTEN = '5kW-0f\\\\\\\\4\\\\"x'  # escaped for JAAS, and that for a properties file
 
 
+@pytest.fixture(
+    scope="module", params=[KAFKA_VERSION, pytest.param("2.4.1", marks=pytest.mark.slow)]
+)
+def version(request: pytest.FixtureRequest) -> str:
+    """Both clusters': the current one, and the one that the scenario was written for."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+def source(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     directory = tmp_path_factory.mktemp("secured")
-    with secured_cluster(directory, plain_users={"token": API_KEY}) as cluster:
+    users = {"token": API_KEY}
+    with secured_cluster(directory, plain_users=users, version=version, stores="JKS") as cluster:
         create_topic(cluster.open_bootstrap, "orders", 3)
         create_topic(cluster.open_bootstrap, "payments", 1)
         produce(cluster.open_bootstrap, "orders", orders(0, 600))
@@ -41,8 +51,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[KafkaCluster]:
-    with KafkaCluster("target", 1, tmp_path, jvm=QUICK_JVM) as cluster:
+def target(version: str, tmp_path: Path) -> Iterator[KafkaCluster]:
+    with KafkaCluster("target", 1, tmp_path, jvm=QUICK_JVM, version=version) as cluster:
         yield cluster
 
 
