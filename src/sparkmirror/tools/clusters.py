@@ -236,7 +236,15 @@ class KafkaCluster:
     def _serves(self, node: int) -> bool:
         """Whether the node itself and every other running node see it registered and in sync."""
         running = [other for other in self.nodes if self.running(other)]
-        return node in running and all(_sees(self._view(other), node) for other in running)
+        return node in running and all(self._sees(other, node) for other in running)
+
+    def _sees(self, node: int, other: int) -> bool:
+        view = self._view(node)
+        return (
+            view is not None
+            and view.serves(other)
+            and self._metadata.has_told(view, self.data(node))
+        )
 
     def _view(self, node: int) -> ClusterView | None:
         return probe(self._ports[node].internal)
@@ -268,10 +276,6 @@ def _metadata(nodes: range, directory: Path, version: str) -> KRaft | ZooKeeper:
     if (major, minor) < _FIRST_KRAFT:
         return ZooKeeper(directory, version)
     return KRaft(nodes, version)
-
-
-def _sees(view: ClusterView | None, node: int) -> bool:
-    return view is not None and view.serves(node)
 
 
 def _broker_settings(brokers: int, racks: bool) -> dict[str, str]:

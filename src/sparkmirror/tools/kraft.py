@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sparkmirror.tools.jvm import run_tool, write_properties
 from sparkmirror.tools.ports import free_port
+from sparkmirror.tools.probe import ClusterView
 
 
 class KRaft:
@@ -42,6 +43,10 @@ class KRaft:
             "directory.id": _new_id(),
         }
         write_properties(data / "meta.properties", identity)
+
+    def has_told(self, view: ClusterView, data: Path) -> bool:
+        """Always: a node reads the metadata before it serves."""
+        return True
 
     def settings(self, node: int, listeners: str) -> dict[str, str]:
         """Who and where the node is: with a listener for the controllers beside `listeners`."""

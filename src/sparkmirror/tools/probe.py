@@ -1,6 +1,6 @@
 """Ask one broker what it knows of its cluster.
 
-A port comes in, the brokers and lagging replicas it sees go out. This is a Metadata request written
+A port comes in, the brokers, topics and lagging replicas it sees go out. This is a Metadata request written
 by hand: the clusters of tests must be judged by something other than the client under test.
 """
 
@@ -17,9 +17,10 @@ _ANSWER_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a broker sees: live brokers, and the replicas that are not in sync with their leader."""
+    """What a broker sees: live brokers, topics, and the replicas that are not in sync with their leader."""
 
     brokers: frozenset[int]
+    topics: frozenset[str]
     lagging: frozenset[int]
     leaderless: int
 
@@ -40,9 +41,11 @@ class _Answer:
         self._at += struct.calcsize(f">{code}")
         return value
 
-    def skip_string(self) -> None:
-        length = self.number("h")
-        self._at += max(length, 0)
+    def string(self) -> str:
+        """A string; empty if there is none."""
+        length = max(self.number("h"), 0)
+        self._at += length
+        return self._data[self._at - length : self._at].decode()
 
     def numbers(self) -> list[int]:
         return [self.number("i") for _ in range(self.number("i"))]
@@ -74,11 +77,12 @@ def _parse(data: bytes) -> ClusterView:
     answer.number("i")  # correlation id
     brokers = frozenset(_broker(answer) for _ in range(answer.number("i")))
     answer.number("i")  # controller id
+    topics: set[str] = set()
     lagging: set[int] = set()
     leaderless = 0
     for _ in range(answer.number("i")):
         answer.number("h")  # error
-        answer.skip_string()  # name
+        topics.add(answer.string())
         answer.number("b")  # internal
         for _ in range(answer.number("i")):
             answer.number("h")  # error
@@ -86,12 +90,12 @@ def _parse(data: bytes) -> ClusterView:
             leaderless += answer.number("i") < 0
             replicas, in_sync = answer.numbers(), answer.numbers()
             lagging |= set(replicas) - set(in_sync)
-    return ClusterView(brokers, frozenset(lagging), leaderless)
+    return ClusterView(brokers, frozenset(topics), frozenset(lagging), leaderless)
 
 
 def _broker(answer: _Answer) -> int:
     node = answer.number("i")
-    answer.skip_string()  # host
+    answer.string()  # host
     answer.number("i")  # port
-    answer.skip_string()  # rack
+    answer.string()  # rack
     return node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import time
@@ -11,12 +12,14 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.processes import spawn
 from sparkmirror.tools.jvm import java_command, write_properties
 from sparkmirror.tools.ports import free_port
+from sparkmirror.tools.probe import ClusterView
 
 _TICK_MS = 500
 _SESSION_MS = 6_000
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
 _ANSWER_TIMEOUT_S = 5.0
+_PARTITION = re.compile(r"(?P<topic>.+)-\d+")
 # Kafka before 3.0 was written for Java 8 to 15, and looks into these packages by reflection.
 _OPENED = ("java.nio", "java.lang", "sun.nio.ch", "java.util")
 
@@ -73,6 +76,11 @@ class ZooKeeper:
                     f"Its log is {self._home / 'server.log'}.",
                 )
             time.sleep(_POLL_S)
+
+    def has_told(self, view: ClusterView, data: Path) -> bool:
+        """Whether the controller has told a node of the topics in its directory: it serves before that, as if there were none."""
+        found = (_PARTITION.fullmatch(path.name) for path in data.iterdir())
+        return {match["topic"] for match in found if match} <= view.topics
 
     def settings(self, node: int, listeners: str) -> dict[str, str]:
         """Who and where the node is."""
