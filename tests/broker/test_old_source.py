@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kafka_tools import QUICK_JVM, delete_records
 from mirrored import NEVER, Make, Unique, assert_sequence, making
 
+from sparkmirror.kafka import log, records
+from sparkmirror.kafka.batches import crc_of
 from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = pytest.mark.slow
@@ -85,3 +89,46 @@ def test_compaction_is_no_new_topic(make: Make, caplog: pytest.LogCaptureFixture
     with mirrored.copying() as task:
         task.until("all is there", mirrored.has_all)
     assert "created again" not in caplog.text
+
+
+def test_stopped_between_the_parts_of_merged_batches(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Small batches are joined, and written in parts that the remote topic takes."""
+    mirrored = make(remote_configs={"max.message.bytes": "3000"})
+    mirrored.produce_small_batches(6000)
+    for turn in range(1, 4):
+        wanted = 200 * turn
+        with mirrored.copying(flush_interval=0.01) as task:
+            task.until("some are there", lambda wanted=wanted: mirrored.target_count() >= wanted)  # type: ignore[misc]
+    mirrored.copy_all()
+    assert "created again" not in caplog.text
+    mirrored.assert_same()
+
+
+def test_batches_of_many_partitions_are_asked_for_in_few_requests(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker answers one batch above the limit of a partition in each request."""
+    mirrored = make(100)
+    source = mirrored.flow.source
+    source.refresh([mirrored.topic])
+    batches = {
+        (mirrored.topic, partition): records.control_batch([(b"k", os.urandom(20_000))], 1)
+        for partition in range(100)
+    }
+    for (topic, partition), batch in batches.items():
+        log.append(source, topic, partition, batch)
+    asked: list[int] = []
+    ask = log._first_batches
+
+    def counted(*args: Any) -> Any:
+        asked.append(len(args[2]))
+        return ask(*args)
+
+    monkeypatch.setattr(log, "_first_batches", counted)
+    found = log.batches_at(source, dict.fromkeys(batches, 0))
+    assert {key: crc_of(view) for key, view in found.items()} == {
+        key: crc_of(memoryview(batch)) for key, batch in batches.items()
+    }
+    assert len(asked) <= 4, f"{len(asked)} requests, {sum(asked)} rows"

@@ -134,7 +134,9 @@ class Addresser:
         for start in range(0, len(opened), size):
             chunk = opened[start : start + size]
             buffer = self._encode([record for _, record in chunk], codec, sequence)
-            sent.append(Sent(pieces, buffer, sequence, chunk[0][0], chunk[-1][0], len(chunk)))
+            first, last = chunk[0][0], chunk[-1][0]
+            own = [p for p in pieces if p.last_offset >= first and p.first_offset <= last]
+            sent.append(Sent(own, buffer, sequence, first, last, len(chunk)))
             sequence = advance(sequence, len(chunk))
         return sent
 

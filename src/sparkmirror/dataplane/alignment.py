@@ -227,26 +227,20 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     tail = _visible_tail(pair, held, expected)
     keeps = not tail.missing and expected in (None, tail.end_sequence)
     at_end = replace(position, target_offset=tail.end_offset)
-    if (
-        tail.end_offset < position.origin[1]
-    ):  # even what was copied before this numbering began is gone
-        trouble = (
-            f"{pair.remote} ends at offset {tail.end_offset}, though it had acknowledged all up to {position.target_offset}: "
-            "it was created again, or lost the acknowledged record(s). All that the source has is copied again."
-        )
-        return Aligned(_at_beginning(pair, at_end), False, trouble)
     gained = distance(tail.end_sequence, position.sequence)
+    before = max(0, position.origin[1] - tail.end_offset)  # lost from before the numbering began
     if gained > 0 and pair.compacted:
         return _by_content(pair, replace(position, target_offset=held.target_offset))
-    if gained >= 0:
+    if gained >= 0 and not before:
         moved = walk(pair, at_end, gained, tail.last if gained else None)
         return Aligned(moved, keeps, _told(pair, tail))
-    trouble = f"{pair.remote} lost {-gained} acknowledged record(s) (unclean election?); they are copied again."
-    rewound = _rewind(pair, at_end, -gained)
+    lost = before - gained
+    trouble = f"{pair.remote} lost {lost} acknowledged record(s) (unclean election, or created again?); they are copied again."
+    rewound = _rewind(pair, at_end, lost)
     if rewound is None:
         trouble += " Some of them are gone from the source as well."
         return Aligned(_at_beginning(pair, at_end), False, trouble)
-    return Aligned(rewound, keeps, trouble)
+    return Aligned(rewound, keeps and not before, trouble)
 
 
 def _at_beginning(pair: Pair, position: Position) -> Position:

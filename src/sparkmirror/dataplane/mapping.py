@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sparkmirror.formats import offset_map
 from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka import records
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.row_batches import Row, append_in_batches
 from sparkmirror.offsets.map_writer import MapWriter
 
@@ -56,9 +57,9 @@ class MapSender:
             self._writer.acknowledged(place, ids, Run(source, target, count))
             target += count
 
-    def interrupt(self, copy: PartitionCopy) -> None:
-        """A partition resumes where it did not stop."""
-        self._writer.interrupt(_place(copy))
+    def interrupt(self, partitions: Collection[TopicPartition]) -> None:
+        """These source partitions resume where they did not stop, on whichever targets."""
+        self._writer.interrupt(partitions)
 
     def found(self, place: Place, ids: TopicIds, runs: Iterable[Run]) -> None:
         """Records that a task before this one has written, and not told of."""

@@ -358,9 +358,7 @@ class PartitionCopy:
     def look_at(self, topics: Mapping[str, TopicInfo]) -> None:
         """Stop if the target's metadata shows that its topic was created again: an idle partition learns it no other way."""
         info = topics.get(self.plan.remote)
-        if info is None or info.topic_id == NO_TOPIC_ID or not self.active:
-            return
-        if not self.is_target(info.topic_id):
+        if info is not None and self.active and not self.is_target(info.topic_id):
             self.stalled(messages.UNKNOWN_TOPIC_ID, "it was created again")
 
     def resend(self) -> None:
@@ -422,11 +420,14 @@ class PartitionCopy:
         self._topic_ids = bytes.fromhex(position.source_id), bytes.fromhex(position.target_id)
 
     def is_source(self, topic_id: bytes) -> bool:
-        """Whether this topic is the one that the position speaks of, not one created again under its name."""
-        return self._topic_ids[0] in (b"", topic_id)
+        """Whether this topic is the one that the position speaks of, not one created again under its name.
+
+        A cluster that tells no ids contradicts none.
+        """
+        return self._topic_ids[0] in (b"", topic_id) or topic_id == NO_TOPIC_ID
 
     def is_target(self, topic_id: bytes) -> bool:
-        return self._topic_ids[1] in (b"", topic_id)
+        return self._topic_ids[1] in (b"", topic_id) or topic_id == NO_TOPIC_ID
 
     @property
     def topic_ids(self) -> TopicIds:

@@ -159,8 +159,7 @@ class Reporter:
     def resumed(self, copies: Iterable[PartitionCopy]) -> None:
         """These were aligned: another task has perhaps written what they would have written next."""
         self.turn()
-        for copy in copies:
-            self._mapping.interrupt(copy)
+        self._mapping.interrupt({copy.key for copy in copies})
 
     def found(self, place: Place, ids: TopicIds, runs: Sequence[Run]) -> None:
         """Records that a task before this one has written: the map is to tell of them."""

@@ -94,6 +94,7 @@ class Resumer:
         self._stamp = stamp
         self._fresh: tuple[int, int] | None = None
         self._forgotten: dict[TopicPartition, Numbering] = {}
+        self._behind: dict[str, BrokerError] = {}
 
     def resume(
         self,
@@ -108,6 +109,7 @@ class Resumer:
         """
         outcome = Outcome({}, {}, [])
         self._forgotten = dict(forgotten or {})
+        self._behind = {}
         self._fresh = None  # a numbering that begins anew never has an id that was used before
         open_parts = self._reachable(partitions, outcome)
         known = dict(known or {})
@@ -317,14 +319,17 @@ class Resumer:
         self, position: Position, topic: str, topic_id: str, cluster: Cluster
     ) -> None:
         """An error if a cluster named a topic by an id that was replaced before: then a broker is behind."""
-        if position.is_superseded(topic_id, now_ms()):
+        if not position.is_superseded(topic_id, now_ms()):
+            return
+        if topic_id not in self._behind:  # one error for all partitions
             cluster.refresh([topic])
-            raise messages.broker_error(
+            self._behind[topic_id] = messages.broker_error(
                 messages.UNKNOWN_TOPIC_ID,
                 f"The metadata of {topic} on {cluster.settings} names topic id {topic_id}, which another one replaced",
                 remedy="A broker is behind; the next try asks again. If the clusters were exchanged on purpose, the id counts "
-                "an hour after it was replaced.",
+                "an hour after it was replaced, or when the offsets of the partition are set (PATCH /connectors/NAME/offsets).",
             )
+        raise self._behind[topic_id].with_traceback(None)
 
     def _recreated_source(self, part: PartitionPlan, first: int) -> Loss:
         return Loss(

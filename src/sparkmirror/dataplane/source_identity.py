@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sparkmirror.formats.position import Fingerprint, Position
 from sparkmirror.kafka import log
-from sparkmirror.kafka.batches import Batch, base_offset_of, crc_of, magic_of
+from sparkmirror.kafka.batches import DELETE_HORIZON, Batch, base_offset_of, crc_of, magic_of
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
@@ -58,14 +58,16 @@ def is_other(
 ) -> bool:
     """Whether a batch that was read at an offset is surely not the one with this fingerprint.
 
-    Compaction removes batches, and records from batches, which changes their checksums: then nothing is sure.
+    Compaction removes batches, and records from batches, and marks batches with tombstones, which changes their checksums: then
+    nothing is sure.
     """
     if base_offset_of(batch) > offset or crc_of(batch) == fingerprint.crc:
         return False
     if magic_of(batch) < 2:
         return not compacted
     header = Batch(batch)
-    return bool(header.count == header.last_offset_delta + 1)
+    is_touched = header.attributes & DELETE_HORIZON or header.count <= header.last_offset_delta
+    return not is_touched
 
 
 def _has_new_leader(source: Cluster, part: PartitionPlan, position: Position) -> bool:

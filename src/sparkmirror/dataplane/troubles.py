@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sparkmirror.errors import (
     AccessFailed,
+    BrokerError,
     KafkaError,
     NumberingLost,
     ReplicationError,
@@ -188,7 +189,10 @@ class Troubles:
             self._fail(copy, error)
             return False
         copy.resend()
-        self._troubled.pop(copy, None)
+        if copy.fetch_trouble:  # the source has refused it meanwhile
+            self._troubled[copy] = 0.0
+        else:
+            self._troubled.pop(copy, None)
         self._ends.sender.offer(copy)
         return False
 
@@ -314,15 +318,21 @@ class Troubles:
         first, most = _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
         wait = min(self._waits.get(copy, first), most)
         self._waits[copy] = wait * 2
-        if error is not self._told:  # one that many partitions share is one line
-            log.error("%s Next try in %g s.", error, wait)
-            self._told = error
+        self._tell(copy, error, wait)
         self.stale |= error.retriable  # what was not there may be by then
         self._reporter.urge()
         copy.suspend()
         self._ends.fetcher.forget(copy)
         self._drop_troubles([copy])
         self._failed[copy] = (error, time.monotonic() + wait, wait)
+
+    def _tell(self, copy: PartitionCopy, error: ReplicationError | KafkaError, wait: float) -> None:
+        if isinstance(error, BrokerError) and error.code == messages.LEADER_NOT_AVAILABLE:
+            cause = Cause("waiting for a leader", error.name)
+            self._retries.failed(copy.plan, cause, self._attempts.get(copy, 0) + 1, wait)
+        elif error is not self._told:  # one that many partitions share is one line
+            log.error("%s Next try in %g s.", error, wait)
+            self._told = error
 
     def _drop_troubles(self, copies: list[PartitionCopy]) -> None:
         """What these were in trouble with, as a whole or in parts, is dealt with."""

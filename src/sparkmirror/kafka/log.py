@@ -22,7 +22,9 @@ from sparkmirror.kafka.fetch import (
 )
 
 _EMPTY = memoryview(b"")
-_PEEK = FetchLimits(max_wait_ms=100, partition_max_bytes=16 << 10, isolation=READ_UNCOMMITTED)
+_PEEK = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
+# How many partitions are asked for at once, and how many bytes of each, one after the other.
+_PEEKS = ((1000, 16 << 10), (64, 64 << 10), (16, 1 << 20), (1, 1 << 20))
 
 
 def fetch_once(
@@ -98,29 +100,31 @@ def batches_at(
 ) -> dict[TopicPartition, memoryview]:
     """The batch that holds each of these offsets, or the next behind it; without those that have nothing there.
 
-    Each leader is asked for many partitions at once, again and again: an answer has room for some of them only.
+    A broker answers a batch above the limit of its partition only to the first that it is asked for. So each leader is asked for
+    many partitions with little room for each, then for those that are left with more, and at last one by one.
     """
     found: dict[TopicPartition, memoryview] = {}
     for node, topics in admin.by_leader(cluster, offsets):
-        open_keys = [(topic, partition) for topic, rows in topics.items() for partition in rows]
-        while open_keys:
-            answered = _first_batches(cluster, node, {key: offsets[key] for key in open_keys})
+        left = [(topic, partition) for topic, rows in topics.items() for partition in rows]
+        for count, room in _PEEKS:
+            answered: dict[TopicPartition, memoryview | None] = {}
+            for start in range(0, len(left), count):
+                wanted = {key: offsets[key] for key in left[start : start + count]}
+                answered |= _first_batches(cluster, node, wanted, room)
             found |= {key: view for key, view in answered.items() if view is not None}
-            if not answered:
-                break
-            open_keys = [key for key in open_keys if key not in answered]
+            left = [key for key in left if key not in answered]
     return found
 
 
 def _first_batches(
-    cluster: Cluster, node: int, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster, node: int, offsets: Mapping[TopicPartition, int], room: int
 ) -> dict[TopicPartition, memoryview | None]:
     """What one answer of a broker has: the first batch of each partition, None where the offset is not in the log."""
     connection = cluster.connection(node)
     session = FetchSession(_PEEK, fetch_version(connection.versions), kept=False)
     for (topic, partition), offset in offsets.items():
         topic_id = cluster.topic(topic).topic_id
-        wanted = Wanted(topic_id, offset, -1, -1, _PEEK.partition_max_bytes)
+        wanted = Wanted(topic_id, offset, -1, -1, room)
         session.want((topic, partition), wanted)
     correlation = connection.next_correlation()
     frame = session.request(correlation, cluster.settings.client_id)

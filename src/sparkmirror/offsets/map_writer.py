@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sparkmirror.formats.offset_map import Place, Run, Segment, SegmentKey, TopicIds, packed
 
@@ -88,15 +88,19 @@ class MapWriter:
         if growing is not None and growing.takes(ids, run):
             growing.add(run)
         else:
-            self.interrupt(place)
+            self._close(place)
             if self._ids.get(place, ids) != ids:
                 self._drop(place)
             self._ids[place] = ids
             self._growing[place] = _Growing(place, ids, run)
         self._changed.add(place)
 
-    def interrupt(self, place: Place) -> None:
-        """What comes next begins a segment: what lies between is perhaps from the source, and written by another task."""
+    def interrupt(self, partitions: Collection[tuple[str, int]]) -> None:
+        """What comes next of these source partitions begins a segment: another task has perhaps written what lies between."""
+        for place in [p for p in self._growing if (p.topic, p.partition) in partitions]:
+            self._close(place)
+
+    def _close(self, place: Place) -> None:
         growing = self._growing.pop(place, None)
         if growing is not None and place in self._changed:
             self._changed.discard(place)

@@ -36,6 +36,21 @@ def test_a_position_follows_what_was_acknowledged_so_far() -> None:
     assert told == [True, True], "what came later does not matter"
 
 
+def test_all_targets_of_a_partition_begin_a_segment_when_it_was_aligned() -> None:
+    """What a query sent elsewhere may have been overtaken just as well."""
+    mapping, _ = made(TOPIC)
+    elsewhere = Place("orders", 0, "elsewhere", 3)
+    for place in (PLACE, elsewhere, OTHER):
+        mapping.found(place, TopicIds(), [Run(0, 0, 10)])
+    mapping.interrupt({("orders", 0)})
+    for place in (PLACE, elsewhere, OTHER):  # another copy wrote 10..20 in between
+        mapping.found(place, TopicIds(), [Run(20, 20, 10)])
+    found = [(s.place, s.target_start, s.target_end) for s in mapping._writer.take()]
+    assert sorted(found) == sorted(
+        [(PLACE, 0, 10), (PLACE, 20, 30), (elsewhere, 0, 10), (elsewhere, 20, 30), (OTHER, 0, 30)]
+    )
+
+
 def test_it_does_not_follow_a_write_that_failed() -> None:
     mapping, sender = made(TOPIC)
     told = Told()

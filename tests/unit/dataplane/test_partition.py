@@ -17,6 +17,7 @@ from sparkmirror.errors import CorruptBatch, RecordTooLarge
 from sparkmirror.formats.position import Fingerprint, Numbering, Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.batches import HEADER_SIZE, Batch, crc_of
+from sparkmirror.kafka.cluster import NO_TOPIC_ID
 from sparkmirror.kafka.fetch import FetchLimits
 from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import (
@@ -382,6 +383,15 @@ def test_the_epoch_for_the_next_fetch_is_that_of_the_last_batch_read() -> None:
     drain(copy, TargetLog(first_sequence=5, end=1005))
     fingerprint = Fingerprint(4, crc_of(commit))
     assert copy.position == Position(6, NUMBERING, 6, 1006, fingerprint)  # behind the marker
+
+
+def test_a_cluster_without_ids_does_not_contradict_the_ids_of_a_position() -> None:
+    """Else reading stops with UNKNOWN_TOPIC_ID, resuming finds the position right, and so on for ever."""
+    copy = new_copy()
+    copy.restart(Position(9, NUMBERING, 10, source_id="ab" * 16, target_id="cd" * 16))
+    assert copy.is_source(NO_TOPIC_ID) and copy.is_target(NO_TOPIC_ID)
+    assert copy.is_source(b"\xab" * 16) and copy.is_target(b"\xcd" * 16)
+    assert not copy.is_source(b"\xcd" * 16) and not copy.is_target(b"\xab" * 16)
 
 
 def test_the_position_moves_over_what_is_not_copied_when_all_before_it_is_acknowledged() -> None:

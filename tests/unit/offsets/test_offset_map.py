@@ -208,13 +208,13 @@ def test_nothing_is_ever_passed_over(steps: list[tuple[str, int]]) -> None:
 def test_what_another_task_wrote_between_is_a_hole() -> None:
     writer, one = MapWriter(), PartitionMap(PLACE)
     writer.acknowledged(PLACE, IDS, Run(0, 0, 10))
-    writer.interrupt(PLACE)
+    writer.interrupt({(PLACE.topic, PLACE.partition)})
     assert not writer.is_idle
     writer.acknowledged(PLACE, IDS, Run(70, 70, 5))
     for order, found in enumerate(writer.take()):
         one.put(found, order)
     assert one.translate(15, 0) == Translation(10, False)
-    writer.interrupt(PLACE)
+    writer.interrupt({(PLACE.topic, PLACE.partition)})
     assert writer.is_idle, "all of it is written"
 
 

@@ -1,0 +1,74 @@
+"""What the clusters refuse: partitions in trouble, with clusters that are tables and nobody on the wire."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from sparkmirror.dataplane.addressing import Sent
+from sparkmirror.dataplane.partition import Budget, PartitionCopy
+from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
+from sparkmirror.dataplane.positions import PositionStore
+from sparkmirror.dataplane.reporting import Reporter
+from sparkmirror.dataplane.routing import Routings
+from sparkmirror.dataplane.troubles import Ends, Troubles
+from sparkmirror.formats.position import Numbering, Position
+from sparkmirror.kafka import messages
+from sparkmirror.kafka.fetch import FetchLimits
+from tests.unit.making import batch, fetched, record
+
+NETWORK_EXCEPTION = 13
+
+
+class Task:
+    """A copy task with one partition, as far as troubles go."""
+
+    def __init__(self) -> None:
+        self.settings = CopySettings(fetch=FetchLimits())
+        plan = PartitionPlan("t", 0, "A.t")
+        self.copy = PartitionCopy(plan, self.settings, Budget(1 << 30), self)
+        self.wanted: list[PartitionCopy] = []
+        client = SimpleNamespace(retry_backoff=0.1, retry_backoff_max=1.0, security=None)
+        cluster = SimpleNamespace(topics={}, refusal=lambda *_: None, settings=client)
+        fetcher = SimpleNamespace(want=self.wanted.append, forget=lambda _: None)
+        sender = SimpleNamespace(offer=lambda _: None)
+        ends: Any = Ends(
+            cast(Any, cluster), cast(Any, cluster), cast(Any, fetcher), cast(Any, sender)
+        )
+        made = SimpleNamespace(
+            flow="A->B", settings=self.settings, stamp=0, source=client, target=client
+        )
+        self.troubles = Troubles(
+            cast("TaskPlan", made),
+            ends,
+            cast("PositionStore", None),
+            cast("Reporter", None),
+            lambda copy, position: copy,
+            Routings(),
+        )
+        self.copy.restart(Position(-1, Numbering(1, 0), 0))
+
+    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None: ...
+    def moved(self, copy: PartitionCopy) -> None: ...
+
+    def changed(self, copy: PartitionCopy) -> None:
+        if copy.trouble:
+            self.troubles.add(copy)
+
+
+def test_a_partition_that_both_sides_refused_is_read_again() -> None:
+    task = Task()
+    now = int(time.time() * 1000)
+    task.copy.feed(fetched([batch([record(0)._replace(timestamp=now)])]))
+    sent = task.copy.next_batch()
+    assert sent is not None
+    task.copy.result(sent, NETWORK_EXCEPTION, -1, None)  # the target is away for a moment
+    task.troubles.turn(0.0)
+    task.copy.fetch_trouble = messages.LEADER_NOT_AVAILABLE  # and so is the source
+    task.troubles.add(task.copy)
+    for second in range(1, 20):
+        task.troubles.turn(float(second))
+    assert not task.copy.trouble
+    assert task.copy.fetch_trouble == messages.NONE, "nobody would ever read this partition again"
+    assert task.wanted == [task.copy]
