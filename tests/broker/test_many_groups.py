@@ -84,6 +84,9 @@ def prepare(clusters: ClusterPair) -> Positions:
     create_topic(source, "mm2-offset-syncs.B.internal", configs=compacted)
     create_topic(target, "mm2-offset-map.A.internal", configs=compacted)
     partitions = range(PARTITIONS)
+    produce(
+        target, REMOTE, (NewRecord(None, b"x", p) for p in partitions for _ in range(RUN * RUNS))
+    )
     syncs = [encode_offset_sync(OffsetSync(TOPIC, p, 0, 0)) for p in partitions]
     produce(source, "mm2-offset-syncs.B.internal", [NewRecord(k, v, 0) for k, v in syncs])
     runs = [Run((RUN + 1) * number, RUN * number, RUN) for number in range(RUNS)]
