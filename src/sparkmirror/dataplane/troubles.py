@@ -6,6 +6,7 @@ Kept apart from the copy loop, which only carries what goes well.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -73,7 +74,7 @@ class Troubles:
     """The partitions of a task that do not simply go on.
 
     Invariants: a partition is in `_troubled` (with the time to act, 0 for at once) or in `_failed` (with its error and the time
-    to try again) or in neither, never in both; one in `_failed` is suspended.
+    to try again) or in neither, never in both; one in `_failed` is suspended. Nothing of `_troubled` is due before `_due_at`.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Troubles:
         )
         self._opener = TargetOpener(ends.source, ends.target, store, plan.settings, self._resumer)
         self._troubled: dict[PartitionCopy, float] = {}
+        self._due_at = math.inf
         self._failed: dict[PartitionCopy, tuple[ReplicationError | KafkaError, float, float]] = {}
         self._waits: dict[PartitionCopy, float] = {}
         self._attempts: dict[PartitionCopy, int] = {}
@@ -118,7 +120,7 @@ class Troubles:
 
     def add(self, copy: PartitionCopy) -> None:
         """Something of this partition was refused."""
-        self._troubled.setdefault(copy, 0.0)
+        self._due_at = min(self._due_at, self._troubled.setdefault(copy, 0.0))
 
     def passed(self, copy: PartitionCopy) -> None:
         """It goes on: the next trouble is a new one."""
@@ -140,7 +142,9 @@ class Troubles:
         )
 
     def turn(self, now: float) -> None:
-        """Deal with what is due."""
+        """Deal with what is due. Called in every turn of the loop."""
+        if now < self._due_at:
+            return
         to_resume: dict[PartitionCopy, None] = {}
         forgotten: dict[TopicPartition, Numbering] = {}
         for copy in [copy for copy, at in self._troubled.items() if at <= now]:
@@ -157,6 +161,7 @@ class Troubles:
                 self._troubled.pop(copy, None)
         if to_resume:
             self.resume(list(to_resume), forgotten)
+        self._due_at = min(self._troubled.values(), default=math.inf)
 
     def _target_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the target refused; True if the partition must be aligned anew."""
@@ -336,7 +341,8 @@ class Troubles:
 
     def _drop_troubles(self, copies: list[PartitionCopy]) -> None:
         """What these were in trouble with, as a whole or in parts, is dealt with."""
-        for copy in [copy for copy in self._troubled if copy.whole in copies]:
+        dealt_with = set(copies)
+        for copy in [copy for copy in self._troubled if copy.whole in dealt_with]:
             del self._troubled[copy]
 
     def open(self, copies: list[RecordCopy]) -> None:

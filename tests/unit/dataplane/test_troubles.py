@@ -57,6 +57,20 @@ class Task:
             self.troubles.add(copy)
 
 
+def test_what_waits_costs_nothing_until_it_is_due() -> None:
+    """A thousand partitions without a leader must not be looked at in every turn of the loop."""
+    task = Task()
+    task.copy.fetch_trouble = messages.LEADER_NOT_AVAILABLE
+    task.troubles.add(task.copy)
+    task.troubles.turn(10.0)
+    assert 10.0 < task.troubles._due_at < 11.0
+    task.troubles.turn(10.0)
+    assert task.wanted == []
+    task.troubles.turn(11.0)
+    assert task.wanted == [task.copy]
+    assert task.troubles._due_at > 1e9
+
+
 def test_a_partition_that_both_sides_refused_is_read_again() -> None:
     task = Task()
     now = int(time.time() * 1000)
