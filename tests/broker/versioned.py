@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster_pair import ClusterPair, VersionPair
 from confluent_kafka import Producer
+from copying import CONNECTOR, settings_of
 from kafka_tools import (
     Headers,
     NewRecord,
@@ -22,6 +23,8 @@ from kafka_tools import (
 )
 from running import contents
 
+from sparkmirror.dataplane.positions import PositionStore, StoreAddress
+from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.tools.clusters import KafkaCluster
 from sparkmirror.tools.jvm import KAFKA_VERSION
 
@@ -30,6 +33,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PREFIX = "versioned"
 """Of the topics and groups that `mirror_keys` name."""
 Content = tuple[int, bytes | None, bytes | None, Headers]
+OFFSETS_TOPIC = "mm2-offsets.A.internal"
 _RESTART_S = 120.0
 _PAUSE_S = 0.01
 
@@ -167,6 +171,23 @@ class VersionedTopic:
             wait_for(f"{wanted} in {self.remote}", lambda: self.count() >= wanted, patience)
         except AssertionError as error:
             raise AssertionError(f"{error}; it holds {self.count()}") from None
+
+    def await_positions(self) -> None:
+        """Until the positions behind all records are written: before that the records on the target alone tell of them."""
+        cluster = Cluster(settings_of("B", self.target))
+        store = PositionStore(cluster, StoreAddress(OFFSETS_TOPIC, CONNECTOR, "A"))
+        ends = end_offsets(self.source.bootstrap, self.name)
+
+        def written() -> bool:
+            cluster.refresh([OFFSETS_TOPIC])
+            store.catch_up()
+            found = {partition: store.get((self.name, partition)) for partition in ends}
+            return all(at is not None and at.next_offset >= ends[p] for p, at in found.items())
+
+        try:
+            wait_for(f"positions of {self.name} at {ends}", written)
+        finally:
+            cluster.close()
 
     def end(self) -> int:
         """How many offsets the target has used: what `count` tells at leisure, under load."""

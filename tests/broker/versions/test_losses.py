@@ -54,6 +54,7 @@ def test_all_target_records_deleted(new_topic: NewTopic, mirror: Mirror, then: s
     topic = new_topic(2)
     topic.produce(300)
     topic.await_all()
+    topic.await_positions()
     delete_records(
         topic.target.bootstrap, topic.remote, end_offsets(topic.target.bootstrap, topic.remote)
     )
