@@ -8,6 +8,7 @@ import pytest
 from cluster_pair import ClusterPair, VersionPair
 from kafka_tools import (
     NewRecord,
+    Record,
     add_partitions,
     commit_group,
     committed,
@@ -34,8 +35,13 @@ def test_groups(new_topic: NewTopic, unique: Callable[[str], str]) -> None:
     topic.produce(200)
     produce_transaction(source, topic.name, [NewRecord(b"k", b"v", 0)] * 10, commit=False)
     topic.produce(200)
-    rows = [row for row in consume(source, topic.name) if row.partition == 0]
-    next_offset = rows[140].offset
+
+    def readable() -> list[Record]:
+        """Of one partition: what lies behind the aborted records can be read when the marker is there."""
+        rows = [row for row in consume(source, topic.name) if row.partition == 0]
+        return rows if len(rows) == 200 else []
+
+    next_offset = wait_for("all committed records", readable)[140].offset
     assert next_offset >= 150  # the abort's marker comes when it likes
     assert committed(source, group, topic.name) == {}  # there is a coordinator
     commit_group(source, group, topic.name, {0: next_offset, 1: 200})
