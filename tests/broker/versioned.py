@@ -35,6 +35,7 @@ PREFIX = "versioned"
 Content = tuple[int, bytes | None, bytes | None, Headers]
 OFFSETS_TOPIC = "mm2-offsets.A.internal"
 _RESTART_S = 120.0
+_COPY_S = 120.0  # the mirror may just have been started
 _PAUSE_S = 0.01
 
 
@@ -165,7 +166,7 @@ class VersionedTopic:
         """How many records the target holds."""
         return sum(len(records) for records in self.arrived().values())
 
-    def await_count(self, wanted: int, patience: float = 60.0) -> None:
+    def await_count(self, wanted: int, patience: float = _COPY_S) -> None:
         """Until the target holds so many records."""
         try:
             wait_for(f"{wanted} in {self.remote}", lambda: self.count() >= wanted, patience)
@@ -195,9 +196,9 @@ class VersionedTopic:
         return sum(end_offsets(self.target.bootstrap, self.remote).values()) if known else 0
 
     def await_end(self, wanted: int) -> None:
-        wait_for(f"{self.remote} ends at {wanted}", lambda: self.end() >= wanted)
+        wait_for(f"{self.remote} ends at {wanted}", lambda: self.end() >= wanted, _COPY_S)
 
-    def await_all(self, patience: float = 60.0) -> None:
+    def await_all(self, patience: float = _COPY_S) -> None:
         """Until the target holds as many records as the source."""
         self.await_count(sum(len(records) for records in self.sent().values()), patience)
 
