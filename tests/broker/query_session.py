@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import SparkSession as Session
 from pyspark.sql.functions import col
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 MEMORY = 1 << 40

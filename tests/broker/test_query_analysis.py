@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.analysis import Analysed
 from sparkmirror.dataplane.query.columns import NUMBER, TYPES
 from sparkmirror.dataplane.query.desk import Desk
@@ -16,6 +15,7 @@ from sparkmirror.dataplane.query.planning import given
 from sparkmirror.dataplane.query.plans import class_of, nodes
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
 from sparkmirror.errors import QueryRefused
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 pytestmark = pytest.mark.slow

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 from query_session import desk_at, started
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query import engine, running
 from sparkmirror.dataplane.query.columns import Prepared
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 pytestmark = pytest.mark.slow

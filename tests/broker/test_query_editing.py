@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql.functions import col, lit, regexp_replace
 from query_session import MEMORY, as_bytes, assert_as_in_spark_alone, desk_at, in_spark, started
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.columns import Edit, Feed
 from sparkmirror.dataplane.query.describing import described
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.edits import edited
 from sparkmirror.dataplane.query.patterns import rewritten, translated
 from sparkmirror.dataplane.query.terms import QueryTerms
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 pytestmark = pytest.mark.slow

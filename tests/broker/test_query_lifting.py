@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql.functions import col, get_json_object
 from query_session import MEMORY, as_bytes, assert_as_in_spark_alone, desk_at, in_spark, started
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.columns import Feed
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.fields import FieldReader
 from sparkmirror.dataplane.query.terms import QueryTerms
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.functions import load
 from sparkmirror.dataplane.query.terms import QueryTerms
+from sparkmirror.spark.session import SparkSession
 
 pytestmark = pytest.mark.slow
 MEMORY = 1 << 40

@@ -31,8 +31,8 @@ from planted import Planted
 from repeating import Repeating
 from secured import SecuredCluster, jaas, secured_cluster
 
-from sparkmirror.dataplane.gateway import java, spark_home
 from sparkmirror.processes import spawn
+from sparkmirror.spark.gateway import java, spark_home
 from sparkmirror.tools.clusters import free_port
 
 MIRROR = "org.apache.kafka.connect.mirror"

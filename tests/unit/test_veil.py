@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sparkmirror.config.keys import KeyType
 from sparkmirror.config.keys_security import SECURITY_KEYS
-from sparkmirror.dataplane.worker import _veiled
 from sparkmirror.errors import SparkError
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.logs import _log_crash, _Veiled
 from sparkmirror.secret_names import is_secret, secrets_in
+from sparkmirror.spark.worker import _veiled
 from sparkmirror.veil import VEIL, Veil
 
 JAAS = (

@@ -11,9 +11,9 @@ from functools import partial
 from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.config.worker import StorageTopicConfig, WorkerConfig
 from sparkmirror.config.worker_clients import worker_client
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.settings import ClientSettings, client_settings
+from sparkmirror.spark.session import SparkSession
 
 from .config_news import ConfigNews
 from .config_store import ConfigStore

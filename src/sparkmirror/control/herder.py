@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import ConnectError, KafkaError, NotFound, SparkMirrorError
 from sparkmirror.kafka.cluster import back_off
+from sparkmirror.spark.session import SparkSession
 
 from .config_news import ConfigNews
 from .forwarding import WorkerClient

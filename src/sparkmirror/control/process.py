@@ -13,8 +13,8 @@ from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.config.plugins import list_plugins, plugin_definitions
 from sparkmirror.config.query import SQL, SQL_FILE
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import SparkError, SparkMirrorError
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.veil import VEIL
 
 from .assembly import Assembled, distributed, standalone, with_standalone_topic

@@ -10,9 +10,9 @@ import logging
 
 from sparkmirror.config.keys import Problem
 from sparkmirror.config.query import FUNCTIONS, SQL, QueryConfig
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.query.terms import QueryLimits, QuerySettings, QueryTerms
 from sparkmirror.errors import QueryRefused, SparkError
+from sparkmirror.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import ConfigError
+from sparkmirror.spark.session import SparkSession
 
 from .assembly import Assembled, distributed
 from .herder import Identity

@@ -16,7 +16,6 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors import metadata
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.job import CopyJob, SparkSession
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
@@ -26,6 +25,8 @@ from sparkmirror.formats.progress import Progress
 from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.spark.job import CopyJob
+from sparkmirror.spark.session import SparkSession
 
 from .query_reach import QueryReach
 

@@ -14,8 +14,8 @@ from typing import Protocol
 from sparkmirror.config.providers import resolve_named
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.connector import Connector
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import ConfigError, SparkMirrorError
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.veil import VEIL
 
 from .kinds import MAKERS, Kind, kind_of

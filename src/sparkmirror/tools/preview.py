@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sparkmirror.connectors.source_settings import SourceSettings
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.dataplane.query.describing import described
 from sparkmirror.dataplane.query.desk import Desk
@@ -23,6 +22,7 @@ from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import ConfigError, SparkError
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.policy.filters import should_replicate_topic
+from sparkmirror.spark.session import SparkSession
 from sparkmirror.transforms.record import ConnectRecord
 
 from .preview_flows import QueryFlow

@@ -21,8 +21,8 @@ from sparkmirror.control.states import State, TargetState, TaskId
 from sparkmirror.control.status_store import StatusStore
 from sparkmirror.control.stores import Stores
 from sparkmirror.control.topic_log import STOP_S, OnRecord, Row
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import ConnectionFailed, KafkaError
+from sparkmirror.spark.session import SparkSession
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 PATIENCE_S = 10.0

@@ -8,8 +8,8 @@ import pytest
 
 from sparkmirror.config.query import FUNCTIONS, QueryConfig
 from sparkmirror.control.query_check import SparkCheck
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import SparkError
+from sparkmirror.spark.session import SparkSession
 
 
 class NoSpark(SparkSession):

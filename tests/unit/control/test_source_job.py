@@ -14,10 +14,10 @@ import pytest
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.control.source_job import SourceJob
 from sparkmirror.control.worker import _as_written
-from sparkmirror.dataplane.job import SparkSession
-from sparkmirror.dataplane.slots import Slots
 from sparkmirror.errors import QueryRefused, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import PartitionProgress, Progress
+from sparkmirror.spark.session import SparkSession
+from sparkmirror.spark.slots import Slots
 
 PATIENCE_S = 10.0
 WORKER = WorkerConfig.parse(

@@ -14,7 +14,7 @@ from sparkmirror.control.kinds import MAKERS, Kind, Makers
 from sparkmirror.control.states import Assignment, ClusterConfig, State, TargetState, TaskId
 from sparkmirror.control.worker import Worker
 from sparkmirror.control.workload import Workload
-from sparkmirror.dataplane.job import SparkSession
+from sparkmirror.spark.session import SparkSession
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 PATIENCE_S = 10.0

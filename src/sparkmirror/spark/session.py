@@ -1,7 +1,6 @@
-"""Spark: plans in, one long-running job per flow out, one Spark task per plan; its ledger when the epoch is over.
+"""The one Spark context of a process: `spark.*` settings in; a JVM, its context and what runs on them out.
 
-The only module (with `worker_daemon`) that imports pyspark. A plan is a row of the job's input, a ledger a row of its output;
-records never pass through the JVM.
+A plan is a row of a job's input, a ledger a row of its output; records never pass through the JVM.
 """
 
 from __future__ import annotations
@@ -9,114 +8,40 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import shlex
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from py4j.protocol import Py4JError
-from pyspark import RDD, InheritableThread, SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from sparkmirror.dataplane.leash import Leash
+from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError
 from sparkmirror.secret_names import is_secret
 
-from .copy import LedgerRow
+from .failures import GONE, first_line
 from .gateway import Gateway, Pulse, killed_after
-from .leash import Leash
-from .plan import TaskPlan
-from .query.priority import GIVING_WAY
+from .job import CopyJob
+from .session_config import local_width, session_config
 from .slots import Slots
-from .worker import run_plans
 
 if TYPE_CHECKING:
-    from .query.engine import QueryEngine
+    from sparkmirror.dataplane.query.engine import QueryEngine
 
 log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reaches us as exceptions
 
-# What pyspark raises when its JVM is gone, or when another thread has stopped the context (it then finds None where it looks).
-_GONE = (Py4JError, OSError, TypeError, AttributeError)
-_CANCEL_AGAIN_S = 0.25
 _START_LEFT_S = 2.0
 _CONTEXT_S = 60.0
 _END_S = 2.0
-_PLENTY = 512
 _LEAST_SLOTS = 2
-_environment = threading.Lock()
-"""Held while the environment of Python workers is another."""
-_LOG4J = Path(__file__).with_name("spark-log4j2.properties")
-# A driver that only schedules: small heap, one-thread collector, no second compiler. Its threads go as deep as a query is nested;
-# what they do not use of their stacks is not there.
-_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
-_ONE_COMPILER = "-XX:TieredStopAtLevel=1"
-# Queries are worth the second one, for what is run again and again; what Spark does once is most of its code.
-_TWO_COMPILERS = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
-    "-XX:Tier4BackEdgeThreshold=400000"
-)
-
-
-def session_config(settings: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
-    """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
-
-    A local master gets plenty of slots: one is a thread that waits for its Python worker, and costs nothing until it is used. How
-    many tasks run is decided by `SparkSession.width`.
-    """
-    level = settings.get("spark.log.level", "off").lower()
-    defaults = {
-        "spark.master": "local[*]",
-        "spark.app.name": "sparkmirror",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.scheduler.mode": "FAIR",
-        "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "sparkmirror.dataplane.worker_daemon",
-        "spark.python.task.killTimeout": "1s",
-        "spark.task.reaper.enabled": "true",
-        "spark.task.reaper.killTimeout": "30s",
-        "spark.shuffle.service.enabled": "false",
-        # Spark SQL makes it though nothing is put there; else it would be in the directory that the worker was started in.
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"sparkmirror-{os.getuid()}"),
-        # A record on which a query overflows the stack (a regular expression can) fails its job, and not all flows with the JVM.
-        "spark.executor.killOnFatalError.depth": "0",
-        # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
-        "spark.io.encryption.enabled": "true",
-        "spark.redaction.regex": "(?i)secret|password|passphrase|credential|token|access[.]?key|jaas",
-    }
-    found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
-    if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
-        del found["spark.driver.host"]  # executors elsewhere must be able to call back
-    # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
-    found["spark.speculation"] = "false"
-    if local_width(found["spark.master"]) is not None:
-        found["spark.master"] = f"local[{_PLENTY}]"
-    quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"
-    own = found.get("spark.driver.extraJavaOptions", "")
-    compilers = _TWO_COMPILERS if queries else _ONE_COMPILER
-    options = f"{_JAVA_OPTIONS} {compilers} {quiet} {own}"
-    found["spark.driver.extraJavaOptions"] = options.strip()
-    return found
-
-
-def local_width(master: str) -> int | None:
-    """How many tasks a local master asks for; None for other masters."""
-    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        return None
-    return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or "1")
 
 
 class SparkSession:
@@ -150,7 +75,7 @@ class SparkSession:
             return False
         try:
             return not context._jsc.sc().isStopped()
-        except _GONE:
+        except GONE:
             return False
 
     def start(self, *, queries: bool = False) -> None:
@@ -179,10 +104,10 @@ class SparkSession:
             except SparkError:
                 self._discard()
                 raise
-            except (*_GONE, RuntimeError) as error:
+            except (*GONE, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
-                    f"Spark could not be started ({self._config['spark.master']}): {_first_line(error)}",
+                    f"Spark could not be started ({self._config['spark.master']}): {first_line(error)}",
                     "Check JAVA_HOME (Java 17 or newer) and the spark.* keys.",
                 ) from error
 
@@ -247,8 +172,8 @@ class SparkSession:
             raise SparkError("The Spark session is not started.")
         try:
             return int(context.defaultParallelism)
-        except _GONE as error:
-            raise SparkError(f"The Spark session is gone: {_first_line(error)}") from error
+        except GONE as error:
+            raise SparkError(f"The Spark session is gone: {first_line(error)}") from error
 
     def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
         context = self._context
@@ -274,7 +199,7 @@ class SparkSession:
         with self._lock:
             if self._queries is None:
                 # Spark SQL is large, and nobody without a query needs it.
-                from .query.engine import QueryEngine
+                from sparkmirror.dataplane.query.engine import QueryEngine
 
                 host = self._config.get("spark.driver.host") or socket.getfqdn()
                 is_local = self._local_width is not None
@@ -332,10 +257,10 @@ class SparkSession:
             pulse.close()
         with killed_after(_END_S, process, "does not end by itself"):
             if context is not None:
-                with contextlib.suppress(*_GONE):
+                with contextlib.suppress(*GONE):
                     context.stop()
             if gateway is not None:
-                with contextlib.suppress(*_GONE):
+                with contextlib.suppress(*GONE):
                     gateway.shutdown()
         if launched is not None:
             launched.close()
@@ -361,100 +286,3 @@ def _end_process(process: Any) -> None:
     with contextlib.suppress(OSError):
         process.kill()
     process.wait()
-
-
-class CopyJob:
-    """One epoch of a flow: a Spark job that runs until it is done, cancelled or lost.
-
-    Invariant: `finished` is set exactly once, after `ledger` or `error` has its value.
-    """
-
-    def __init__(
-        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], leash: Leash
-    ) -> None:
-        self._context = context
-        self._name = name
-        self._id = str(uuid.uuid4())
-        self._leash = leash
-        end = leash.hold(self._id)
-        self._plans = [replace(plan, leash=end) for plan in plans]
-        self.ledger: list[LedgerRow] = []
-        self.error: SparkError | None = None
-        self.cancelled = False
-        self.finished = threading.Event()
-        self._thread = InheritableThread(target=self._run, daemon=True, name=f"spark {name}")
-        try:
-            self._thread.start()
-        except _GONE as error:
-            raise SparkError(f"The Spark session is gone: {_first_line(error)}") from error
-
-    def _run(self) -> None:
-        context = self._context
-        try:
-            context.setJobGroup(self._id, f"sparkmirror {self._name}", interruptOnCancel=True)
-            kinds = [
-                [plan for plan in self._plans if not plan.gives_way],
-                [plan for plan in self._plans if plan.gives_way],
-            ]
-            rows = [self._rows(plans) for plans in kinds if plans]
-            self.ledger = list(context.union(rows).collect())
-        except _GONE as error:
-            if not self.cancelled:
-                self.error = SparkError(
-                    f"The Spark job of flow {self._name} ended: {_cause(error)}"
-                )
-        finally:
-            self._leash.let_go(self._id)
-            self.finished.set()
-
-    def _rows(self, plans: Sequence[TaskPlan]) -> RDD[LedgerRow]:
-        """The ledgers of plans of one kind. Those that give way have Python workers of their own: one that did so once cannot
-        come back, and would be given to others."""
-        context = self._context
-        rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
-        with _environment:
-            context.environment |= GIVING_WAY if plans[0].gives_way else {}
-            try:
-                rows._jrdd  # noqa: B018 - the environment of its workers is settled with that
-            finally:
-                for name in GIVING_WAY:
-                    context.environment.pop(name, None)
-        return rows
-
-    def let_go(self) -> None:
-        """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
-        self._leash.let_go(self._id)
-
-    def end(self, grace: float) -> None:
-        """Let the tasks end; what runs on after `grace` seconds is killed."""
-        self.let_go()
-        if not self.finished.wait(grace):
-            self.cancel()
-
-    def cancel(self, timeout: float = 10.0) -> None:
-        """End the job: its Python workers are killed, which is always safe.
-
-        Told again until it has ended: Spark knows of a job only some time after it was submitted.
-        """
-        self.cancelled = True
-        deadline = time.monotonic() + timeout
-        while not self.finished.is_set() and time.monotonic() < deadline:
-            with contextlib.suppress(*_GONE):
-                self._context.cancelJobGroup(self._id)
-            self.finished.wait(_CANCEL_AGAIN_S)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
-
-
-def _cause(error: BaseException) -> str:
-    """The line of a Spark error that tells something: the last exception of the Python worker, or the first line."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    for line in reversed(lines):
-        if line.startswith("sparkmirror.errors."):
-            return line.partition(": ")[2] or line
-    for line in lines:
-        if "Python worker exited unexpectedly" in line or "crashed" in line:
-            return "a Python worker was lost."
-    return _first_line(error)

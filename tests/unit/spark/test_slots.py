@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkmirror.dataplane.slots import Slots
+from sparkmirror.spark.slots import Slots
 
 
 class Job:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sparkmirror.dataplane.job import local_width, session_config
+from sparkmirror.spark.session_config import local_width, session_config
 
 
 def test_spark_is_quiet_and_small_by_default() -> None:

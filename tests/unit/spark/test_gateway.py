@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from sparkmirror.dataplane.gateway import Gateway, Pulse, killed_after
-from sparkmirror.dataplane.job import SparkSession
 from sparkmirror.errors import SparkError
 from sparkmirror.processes import spawn
+from sparkmirror.spark.gateway import Gateway, Pulse, killed_after
+from sparkmirror.spark.session import SparkSession
 
 PATIENCE_S = 10.0
 Process = subprocess.Popen[bytes]
@@ -120,8 +120,8 @@ def hung_session(jvm: Process) -> tuple[SparkSession, HungContext]:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkmirror.dataplane.job._END_S", 0.3)
-    monkeypatch.setattr("sparkmirror.dataplane.job._START_LEFT_S", 0.3)
+    monkeypatch.setattr("sparkmirror.spark.session._END_S", 0.3)
+    monkeypatch.setattr("sparkmirror.spark.session._START_LEFT_S", 0.3)
 
 
 @pytest.mark.usefixtures("in_a_hurry")

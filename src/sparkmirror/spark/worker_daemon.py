@@ -19,7 +19,7 @@ if importlib.util.find_spec("pyspark") is None:
 import pyspark.worker  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
-import sparkmirror.dataplane.worker  # noqa: E402, F401
+import sparkmirror.spark.worker  # noqa: E402, F401
 from sparkmirror.dataplane.query.priority import give_way_if_told  # noqa: E402
 from sparkmirror.processes import leave_no_core  # noqa: E402
 

@@ -7,14 +7,13 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 
+from sparkmirror.dataplane.copy import CopyTask, LedgerRow
+from sparkmirror.dataplane.leash import Tether
+from sparkmirror.dataplane.plan import TaskPlan
+from sparkmirror.dataplane.query import memory
 from sparkmirror.errors import SparkError
 from sparkmirror.logs import log_to_stderr
 from sparkmirror.veil import VEIL
-
-from .copy import CopyTask, LedgerRow
-from .leash import Tether
-from .plan import TaskPlan
-from .query import memory
 
 _INIT = 1
 

@@ -1,0 +1,104 @@
+"""A Spark job that copies: plans in, one Spark task per plan; its ledger when the epoch is over."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark import RDD, InheritableThread, SparkContext
+
+from sparkmirror.dataplane.copy import LedgerRow
+from sparkmirror.dataplane.leash import Leash
+from sparkmirror.dataplane.plan import TaskPlan
+from sparkmirror.dataplane.query.priority import GIVING_WAY
+from sparkmirror.errors import SparkError
+
+from .failures import GONE, cause, first_line
+from .worker import run_plans
+
+_CANCEL_AGAIN_S = 0.25
+_environment = threading.Lock()
+"""Held while the environment of Python workers is another."""
+
+
+class CopyJob:
+    """One epoch of a flow: a Spark job that runs until it is done, cancelled or lost.
+
+    Invariant: `finished` is set exactly once, after `ledger` or `error` has its value.
+    """
+
+    def __init__(
+        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], leash: Leash
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._id = str(uuid.uuid4())
+        self._leash = leash
+        end = leash.hold(self._id)
+        self._plans = [replace(plan, leash=end) for plan in plans]
+        self.ledger: list[LedgerRow] = []
+        self.error: SparkError | None = None
+        self.cancelled = False
+        self.finished = threading.Event()
+        self._thread = InheritableThread(target=self._run, daemon=True, name=f"spark {name}")
+        try:
+            self._thread.start()
+        except GONE as error:
+            raise SparkError(f"The Spark session is gone: {first_line(error)}") from error
+
+    def _run(self) -> None:
+        context = self._context
+        try:
+            context.setJobGroup(self._id, f"sparkmirror {self._name}", interruptOnCancel=True)
+            kinds = [
+                [plan for plan in self._plans if not plan.gives_way],
+                [plan for plan in self._plans if plan.gives_way],
+            ]
+            rows = [self._rows(plans) for plans in kinds if plans]
+            self.ledger = list(context.union(rows).collect())
+        except GONE as error:
+            if not self.cancelled:
+                self.error = SparkError(f"The Spark job of flow {self._name} ended: {cause(error)}")
+        finally:
+            self._leash.let_go(self._id)
+            self.finished.set()
+
+    def _rows(self, plans: Sequence[TaskPlan]) -> RDD[LedgerRow]:
+        """The ledgers of plans of one kind. Those that give way have Python workers of their own: one that did so once cannot
+        come back, and would be given to others."""
+        context = self._context
+        rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
+        with _environment:
+            context.environment |= GIVING_WAY if plans[0].gives_way else {}
+            try:
+                rows._jrdd  # noqa: B018 - the environment of its workers is settled with that
+            finally:
+                for name in GIVING_WAY:
+                    context.environment.pop(name, None)
+        return rows
+
+    def let_go(self) -> None:
+        """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
+        self._leash.let_go(self._id)
+
+    def end(self, grace: float) -> None:
+        """Let the tasks end; what runs on after `grace` seconds is killed."""
+        self.let_go()
+        if not self.finished.wait(grace):
+            self.cancel()
+
+    def cancel(self, timeout: float = 10.0) -> None:
+        """End the job: its Python workers are killed, which is always safe.
+
+        Told again until it has ended: Spark knows of a job only some time after it was submitted.
+        """
+        self.cancelled = True
+        deadline = time.monotonic() + timeout
+        while not self.finished.is_set() and time.monotonic() < deadline:
+            with contextlib.suppress(*GONE):
+                self._context.cancelJobGroup(self._id)
+            self.finished.wait(_CANCEL_AGAIN_S)
