@@ -13,7 +13,7 @@ from sparkmirror.config.connector_rules import QueryCheck
 from sparkmirror.config.plugins import list_plugins, plugin_definitions
 from sparkmirror.config.query import SQL, SQL_FILE
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.errors import SparkError, SparkMirrorError
+from sparkmirror.errors import SparkMirrorError
 from sparkmirror.spark.session import SparkSession
 from sparkmirror.veil import VEIL
 
@@ -110,5 +110,5 @@ def start_quietly(spark: SparkSession, *, queries: bool = False) -> None:
     """Start Spark ahead of its first job; whoever submits that will say what is wrong, if something is."""
     try:
         spark.start(queries=queries)
-    except SparkError as error:
+    except SparkMirrorError as error:
         log.debug("Spark could not be started ahead: %s", error)

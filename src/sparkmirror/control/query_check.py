@@ -11,7 +11,7 @@ import logging
 from sparkmirror.config.keys import Problem
 from sparkmirror.config.query import FUNCTIONS, SQL, QueryConfig
 from sparkmirror.dataplane.query.terms import QueryLimits, QuerySettings, QueryTerms
-from sparkmirror.errors import QueryRefused, SparkError
+from sparkmirror.errors import ConfigError, QueryRefused, SparkError
 from sparkmirror.spark.session import SparkSession
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class SparkCheck:
         try:
             self._spark.start(queries=True)
             self._spark.queries.check(_settings(query))
-        except QueryRefused as error:
+        except ConfigError as error:
             return [Problem(SQL, str(error))]
         except SparkError as error:
             log.warning("A query could not be looked at before it runs: %s", error)

@@ -1,11 +1,27 @@
-"""What pyspark raises: exceptions in, what they mean out."""
+"""What pyspark raises: exceptions in, the sentence for people out."""
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
+import logging
 
-GONE = (Py4JError, OSError, TypeError, AttributeError)
-"""Raised when the JVM is gone, or when another thread has stopped the context (pyspark then finds None where it looks)."""
+import pyspark
+from pyspark import SparkContext
+
+from sparkmirror.dataplane.jvm_calls import is_gone
+from sparkmirror.errors import SparkError, SparkMirrorError
+
+log = logging.getLogger(__name__)
+
+
+def failure(what: str, error: BaseException, context: SparkContext | None) -> SparkMirrorError:
+    """The error to raise for one of `CALL_ERRORS`; retriable only if Spark is gone."""
+    if is_gone(error, context):
+        return SparkError(f"{what}: {cause(error)}")
+    log.error("%s", what, exc_info=error)
+    return SparkMirrorError(
+        f"{what}: {error!r}",
+        f"This is a defect of sparkmirror, or of how it calls PySpark {pyspark.__version__}: report it with the log.",
+    )
 
 
 def first_line(error: BaseException) -> str:

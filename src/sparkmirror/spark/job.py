@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import uuid
@@ -12,12 +11,13 @@ from dataclasses import replace
 from pyspark import RDD, InheritableThread, SparkContext
 
 from sparkmirror.dataplane.copy import LedgerRow
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
 from sparkmirror.dataplane.leash import Leash
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query.priority import GIVING_WAY
-from sparkmirror.errors import SparkError
+from sparkmirror.errors import SparkMirrorError
 
-from .failures import GONE, cause, first_line
+from .failures import failure
 from .worker import run_plans
 
 _CANCEL_AGAIN_S = 0.25
@@ -41,14 +41,14 @@ class CopyJob:
         end = leash.hold(self._id)
         self._plans = [replace(plan, leash=end) for plan in plans]
         self.ledger: list[LedgerRow] = []
-        self.error: SparkError | None = None
+        self.error: SparkMirrorError | None = None
         self.cancelled = False
         self.finished = threading.Event()
         self._thread = InheritableThread(target=self._run, daemon=True, name=f"spark {name}")
         try:
             self._thread.start()
-        except GONE as error:
-            raise SparkError(f"The Spark session is gone: {first_line(error)}") from error
+        except CALL_ERRORS as error:
+            raise failure("The Spark session is gone", error, context) from error
 
     def _run(self) -> None:
         context = self._context
@@ -60,9 +60,9 @@ class CopyJob:
             ]
             rows = [self._rows(plans) for plans in kinds if plans]
             self.ledger = list(context.union(rows).collect())
-        except GONE as error:
+        except CALL_ERRORS as error:
             if not self.cancelled:
-                self.error = SparkError(f"The Spark job of flow {self._name} ended: {cause(error)}")
+                self.error = failure(f"The Spark job of flow {self._name} ended", error, context)
         finally:
             self._leash.let_go(self._id)
             self.finished.set()
@@ -99,6 +99,6 @@ class CopyJob:
         self.cancelled = True
         deadline = time.monotonic() + timeout
         while not self.finished.is_set() and time.monotonic() < deadline:
-            with contextlib.suppress(*GONE):
+            with ignoring_gone(self._context):
                 self._context.cancelJobGroup(self._id)
             self.finished.wait(_CANCEL_AGAIN_S)

@@ -18,19 +18,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
 from sparkmirror.dataplane.leash import Leash
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError
 from sparkmirror.secret_names import is_secret
 
-from .failures import GONE, first_line
+from .failures import failure, first_line
 from .gateway import Gateway, Pulse, killed_after
 from .job import CopyJob
 from .session_config import local_width, session_config
 from .slots import Slots
+from .versions import require_supported
 
 if TYPE_CHECKING:
     from sparkmirror.dataplane.query.engine import QueryEngine
@@ -75,14 +79,18 @@ class SparkSession:
             return False
         try:
             return not context._jsc.sc().isStopped()
-        except GONE:
-            return False
+        except CALL_ERRORS as error:
+            if is_gone(error, context):
+                return False
+            raise
 
     def start(self, *, queries: bool = False) -> None:
         """Start the JVM and the context unless they are there.
 
         One that was not started for queries is slow at them: it is started anew for the first, unless it has work to do.
+        ConfigError if this version of PySpark is not supported.
         """
+        require_supported(pyspark.__version__, queries=queries)
         stops = self._stops
         with self._lock:
             is_fit = self._is_for_queries or not queries or self._queries is not None
@@ -104,7 +112,7 @@ class SparkSession:
             except SparkError:
                 self._discard()
                 raise
-            except (*GONE, RuntimeError) as error:
+            except (Py4JError, OSError, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
                     f"Spark could not be started ({self._config['spark.master']}): {first_line(error)}",
@@ -172,8 +180,8 @@ class SparkSession:
             raise SparkError("The Spark session is not started.")
         try:
             return int(context.defaultParallelism)
-        except GONE as error:
-            raise SparkError(f"The Spark session is gone: {first_line(error)}") from error
+        except CALL_ERRORS as error:
+            raise failure("The Spark session is gone", error, context) from error
 
     def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
         context = self._context
@@ -257,10 +265,10 @@ class SparkSession:
             pulse.close()
         with killed_after(_END_S, process, "does not end by itself"):
             if context is not None:
-                with contextlib.suppress(*GONE):
+                with ignoring_gone(context):
                     context.stop()
             if gateway is not None:
-                with contextlib.suppress(*GONE):
+                with ignoring_gone(context):
                     gateway.shutdown()
         if launched is not None:
             launched.close()

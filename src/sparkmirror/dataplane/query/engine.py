@@ -19,13 +19,14 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from sparkmirror.dataplane.jvm_calls import ignoring_gone
 from sparkmirror.errors import QueryRefused, SparkError
 
 from .analysis import Analysed
 from .columns import MOST_DESKS
 from .frames import Call, Door, Kind, Message, said
 from .links import Link, Waiting
-from .planning import GONE, Plan, Planner
+from .planning import Plan, Planner
 from .priority import QueryThreads
 from .running import RunningQuery
 from .terms import QuerySettings, QueryTerms
@@ -77,7 +78,7 @@ class QueryEngine:
 
     def give_way(self) -> None:
         """Let what the JVM does for this thread come last."""
-        with contextlib.suppress(*GONE):
+        with ignoring_gone(self.context):
             jvm: Any = self.context._jvm
             self.threads.give_way_as(str(jvm.java.lang.Thread.currentThread().getName()))
         self.threads.give_way()

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
@@ -32,8 +33,6 @@ _SETTINGS = {
     # What it holds to else is looked at for every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
-GONE = (Py4JError, OSError, TypeError, AttributeError)
-"""What pyspark raises when its JVM is not there any more."""
 
 Plan = Callable[[], Analysed]
 
@@ -49,13 +48,13 @@ class Planner:
 
     def plan(self, terms: QueryTerms, memory: int) -> Plan:
         """Who looks at a query: once, or as often as it is asked if it varies."""
-        with _asking_spark():
+        with _asking_spark(self._context):
             session = self._new_session()
             functions = [load(name, memory) for name in terms.functions]
             for function in functions:
                 _give_way(session.udf.register(function._name, function._wrapped()))
             guards = {f._name: _give_way(guarded(f)) for f in functions if is_guardable(f)}
-            width = self._width
+            width, context = self._width, self._context
 
         def records(feed: Feed) -> DataFrame:
             return mapped(session.range(0, width, 1, width), steps.take, feed.schema)
@@ -65,7 +64,7 @@ class Planner:
         def plan() -> Analysed:
             if known:
                 return known[0]
-            with _asking_spark():
+            with _asking_spark(context):
                 found = analyse(session, terms.sql, records, guards)
             if found.varies and not terms.may_vary:
                 raise QueryRefused(
@@ -100,7 +99,7 @@ class Planner:
 
 
 @contextlib.contextmanager
-def _asking_spark() -> Iterator[None]:
+def _asking_spark(context: SparkContext) -> Iterator[None]:
     """What Spark says against a query is a QueryRefused, whatever it was asked; that it is gone a SparkError."""
     try:
         yield
@@ -110,7 +109,9 @@ def _asking_spark() -> Iterator[None]:
         if is_too_deep(error):
             raise QueryRefused(*TOO_DEEP) from error
         raise SparkError(f"Spark could not look at the query: {error}") from error
-    except GONE as error:
+    except CALL_ERRORS as error:
+        if not is_gone(error, context):
+            raise
         raise SparkError(f"Spark could not look at the query: {error}") from error
 
 

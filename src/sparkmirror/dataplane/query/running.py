@@ -7,7 +7,6 @@ A query that gives another answer each time is planned for each job: its plan ho
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import threading
@@ -19,6 +18,7 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
@@ -26,7 +26,7 @@ from .causes import why
 from .columns import Feed, Prepared
 from .frames import Kind, said
 from .links import Link
-from .planning import GONE, Plan, given
+from .planning import Plan, given
 from .priority import QueryThreads
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class RunningQuery:
             while (
                 not is_over.is_set()
             ):  # Spark knows of a job only some time after it was submitted
-                with contextlib.suppress(*GONE):
+                with ignoring_gone(context):
                     context.cancelJobGroup(group)
                 is_over.wait(_CANCEL_AGAIN_S)
 
@@ -162,7 +162,7 @@ class RunningQuery:
             context.setJobGroup(group, f"sparkmirror query of {self._flow}", interruptOnCancel=True)
             context.setLocalProperty(steps.ORDER, order)
             rows = self._frame(is_careful=is_careful).collect()
-        except (PySparkException, QueryRefused, SparkError, *GONE) as error:
+        except (PySparkException, QueryRefused, SparkError, *CALL_ERRORS) as error:
             if is_slow.is_set():
                 return _failure(
                     "slow",
@@ -178,9 +178,18 @@ class RunningQuery:
             self._careful_jobs = _CAREFUL_JOBS if has_bad else self._careful_jobs - 1
         return None
 
+    def _is_defect(self, error: BaseException) -> bool:
+        """Whether pyspark was called in a wrong way, which trying again would hide."""
+        if isinstance(error, PySparkException | QueryRefused | SparkError):
+            return False
+        return not is_gone(error, self._engine.context)
+
     def _told(self, error: BaseException) -> dict[str, str]:
         """Whether the query itself failed, or only a job of it."""
         reason, message = why(error)
+        if self._is_defect(error):
+            log.error("Flow %s: a job of its query failed.", self._flow, exc_info=error)
+            reason, message = "crash", repr(error)
         if reason == "query":
             self._losses = 0
             return _failure(reason, message, "")
