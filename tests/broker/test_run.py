@@ -243,3 +243,25 @@ def test_killed_parts_are_replaced_and_nothing_is_lost(
         produce(source_cluster.bootstrap, topic, events(1000, 4, 5000))
         wait_for("everything is copied", has(target_cluster, f"A.{topic}", 6000))
     assert assert_same(source_cluster, topic, target_cluster, f"A.{topic}") == 6000
+
+
+@pytest.mark.slow
+def test_a_killed_python_worker_restarts_its_own_task_alone(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique("alone")
+    create_topic(source_cluster.bootstrap, topic, 4)
+    produce(source_cluster.bootstrap, topic, events(100, 4))
+    keys = properties(
+        source_cluster, target_cluster, flow_topics=topic, tasks_max="2", spark_master="local[4]"
+    )
+    with Mirror(tmp_path, keys) as mirror:
+        wait_for("it copies", has(target_cluster, f"A.{topic}", 100))
+        wait_for("a worker for each task", lambda: len(mirror.python_workers()) >= 2)
+        victim, *others = mirror.python_workers()
+        victim.send_signal(signal.SIGKILL)
+        produce(source_cluster.bootstrap, topic, events(100, 4, 100))
+        wait_for("everything is copied", has(target_cluster, f"A.{topic}", 200))
+        assert all(other.is_running() for other in others), "the other task went on"
+        assert not mirror.says("The Spark job of flow"), "the job went on"
+    assert assert_same(source_cluster, topic, target_cluster, f"A.{topic}") == 200

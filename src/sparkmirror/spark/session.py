@@ -5,34 +5,30 @@ A plan is a row of a job's input, a ledger a row of its output; records never pa
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import shlex
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark import SparkContext
 
-from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
 from sparkmirror.dataplane.leash import Leash
 from sparkmirror.dataplane.plan import TaskPlan
-from sparkmirror.errors import SparkError
-from sparkmirror.secret_names import is_secret
+from sparkmirror.errors import SparkError, SparkMirrorError
 
 from .failures import failure, first_line
-from .gateway import Gateway, Pulse, killed_after
+from .gateway import Pulse
 from .job import CopyJob
-from .session_config import local_width, session_config
+from .jvm import Jvm, LaunchedJvm, SubmittedJvm
+from .session_config import LocalMaster, overruled, session_config
 from .slots import Slots
 from .versions import require_supported
 
@@ -43,8 +39,6 @@ log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reaches us as exceptions
 
 _START_LEFT_S = 2.0
-_CONTEXT_S = 60.0
-_END_S = 2.0
 _LEAST_SLOTS = 2
 
 
@@ -55,17 +49,19 @@ class SparkSession:
     a SparkError. A JVM that hangs is killed after a while (`Pulse`), and at once when the session is to end.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings = dict(settings)
-        self._config = session_config(settings)
+    def __init__(self, settings: Mapping[str, str], jvm: Jvm | None = None) -> None:
+        self._jvm = jvm or (SubmittedJvm() if SubmittedJvm.is_there() else LaunchedJvm())
+        self._user = {**self._jvm.given(), **settings}
+        for note in overruled(self._user):
+            log.warning("%s", note)
+        self._config = session_config(self._user)
         self._is_for_queries = False
         self._jobs: WeakSet[CopyJob] = WeakSet()
-        self._local_width = local_width(settings.get("spark.master", "local[*]"))
+        self._local = None if self._jvm.is_shared else LocalMaster.parse(self._master)
         self.slots = Slots()
         self._leash: Leash | None = None
         self._queries: QueryEngine | None = None
         self._context: SparkContext | None = None
-        self._gateway: Gateway | None = None
         self._pulse: Pulse | None = None
         self._stops = 0
         self._lock = threading.Lock()
@@ -75,7 +71,8 @@ class SparkSession:
         context = self._context
         if context is None:
             return False
-        if self._gateway is not None and self._gateway.process.poll() is not None:
+        process = self._jvm.process
+        if process is not None and process.poll() is not None:
             return False
         try:
             return not context._jsc.sc().isStopped()
@@ -98,56 +95,35 @@ class SparkSession:
                 return
             if not self._is_for_queries and queries:
                 self._is_for_queries = True
-                self._config = session_config(self._settings, queries=True)
+                self._config = session_config(self._user, queries=True)
                 self._discard()
             elif self._context is not None:
                 log.warning("The Spark session was lost; starting a new one.")
                 self._discard()
             if stops != self._stops:
                 raise SparkError("The Spark session is being stopped.")
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            python = self._user.get("spark.pyspark.python", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", python)
             try:
-                self._context = self._new_context()
-                self._pulse = Pulse(lambda: self.is_alive, self._process)
-            except SparkError:
+                self._context = self._jvm.open(self._config)
+                self._pulse = Pulse(lambda: self.is_alive, self._jvm.process)
+            except SparkMirrorError:
                 self._discard()
                 raise
             except (Py4JError, OSError, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
-                    f"Spark could not be started ({self._config['spark.master']}): {first_line(error)}",
+                    f"Spark could not be started ({self._master}): {first_line(error)}",
                     "Check JAVA_HOME (Java 17 or newer) and the spark.* keys.",
                 ) from error
 
     @property
-    def _has_work(self) -> bool:
-        return any(not job.finished.is_set() for job in self._jobs)
-
-    def _new_context(self) -> SparkContext:
-        config = self._config
-        if config["spark.master"].startswith("local"):
-            options = shlex.split(config["spark.driver.extraJavaOptions"])
-            self._gateway = Gateway(config["spark.driver.memory"], options)
-            port, secret = self._gateway.address()
-            os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-            os.environ["PYSPARK_GATEWAY_SECRET"] = secret
-        try:
-            # spark-submit gets its settings as arguments, which everybody can see: secrets follow over the gateway.
-            public = {key: value for key, value in config.items() if not is_secret(key)}
-            gateway = launch_gateway(_conf(public))  # type: ignore[no-untyped-call]
-            process = self._gateway.process if self._gateway is not None else gateway.proc
-            with killed_after(_CONTEXT_S, process, "does not come up"):
-                return SparkContext(conf=_conf(config), gateway=gateway)
-        finally:
-            os.environ.pop("PYSPARK_GATEWAY_PORT", None)
-            os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+    def _master(self) -> str:
+        return self._user.get("spark.master", "local[*]")
 
     @property
-    def _process(self) -> subprocess.Popen[bytes] | None:
-        """The JVM, whoever has started it."""
-        if self._gateway is not None:
-            return self._gateway.process
-        return getattr(SparkContext._gateway, "proc", None)
+    def _has_work(self) -> bool:
+        return any(not job.finished.is_set() for job in self._jobs)
 
     @property
     def width(self) -> int:
@@ -156,21 +132,21 @@ class SparkSession:
         On one machine one a core, unless the user has said otherwise: connector tasks that share a Python worker also share its
         requests, which is cheaper for both sides than a worker each.
         """
-        if self._local_width is not None:
-            return self._local_width
+        if self._local is not None:
+            return self._local.slots
         left = self._query_width if self._queries is not None else 0
         return max(1, self._slots_there - left)
 
     @property
     def is_roomy(self) -> bool:
         """Whether there are more slots than copy tasks that are worth running."""
-        return self._local_width is not None
+        return self._local is not None
 
     @property
     def _query_width(self) -> int:
         """How many tasks a job of a query has. On a cluster slots are kept free for it: copy tasks never give theirs back."""
-        if self._local_width is not None:
-            return self._local_width
+        if self._local is not None:
+            return self._local.slots
         return max(1, self._slots_there // 4)
 
     @property
@@ -210,20 +186,21 @@ class SparkSession:
                 from sparkmirror.dataplane.query.engine import QueryEngine
 
                 host = self._config.get("spark.driver.host") or socket.getfqdn()
-                is_local = self._local_width is not None
+                is_local = self._local is not None
                 if not is_local and self._slots_there < _LEAST_SLOTS:
                     raise SparkError(
                         "Spark has one slot only, which the copy itself takes: there is none for queries.",
                         "Give the executors more cores.",
                     )
-                jvm = self._gateway.process.pid if self._gateway is not None else None
+                process = self._jvm.process if is_local else None
+                jvm = None if process is None else process.pid
                 self._queries = QueryEngine(
                     context, host, self._query_width, is_local=is_local, jvm=jvm
                 )
             return self._queries
 
     def _new_leash(self) -> Leash:
-        is_local = self._local_width is not None
+        is_local = self._local is not None
         host = self._config.get("spark.driver.host") or socket.getfqdn()
         try:
             return Leash(host, is_local=is_local)
@@ -237,9 +214,9 @@ class SparkSession:
         """End the session; one that is just being started is not waited for until it is there, nor one that hangs."""
         self._stops += 1
         if not self._lock.acquire(timeout=_START_LEFT_S):
-            launched = self._gateway
-            if launched is not None:
-                launched.process.kill()  # whoever starts it finds it gone
+            process = self._jvm.process
+            if process is not None:
+                process.kill()  # whoever starts it finds it gone
             if not self._lock.acquire(timeout=_START_LEFT_S):
                 log.warning("Spark is still being started; it is left to end with this process.")
                 return
@@ -253,44 +230,11 @@ class SparkSession:
 
     def _discard(self) -> None:
         """Leave nothing of the context behind, whatever state its JVM is in."""
-        process = self._process
         context, self._context = self._context, None
-        launched, self._gateway = self._gateway, None
         pulse, self._pulse = self._pulse, None
         queries, self._queries = self._queries, None
         if queries is not None:
             queries.close()
-        gateway = SparkContext._gateway
         if pulse is not None:
             pulse.close()
-        with killed_after(_END_S, process, "does not end by itself"):
-            if context is not None:
-                with ignoring_gone(context):
-                    context.stop()
-            if gateway is not None:
-                with ignoring_gone(context):
-                    gateway.shutdown()
-        if launched is not None:
-            launched.close()
-        _end_process(getattr(gateway, "proc", None))
-        SparkContext._active_spark_context = None
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-
-
-def _conf(config: Mapping[str, str]) -> SparkConf:
-    conf = SparkConf(loadDefaults=False)
-    for key, value in config.items():
-        conf.set(key, value)
-    return conf
-
-
-def _end_process(process: Any) -> None:
-    """End the JVM that spark-submit started for us, if there is one."""
-    if process is None:
-        return
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-    with contextlib.suppress(OSError):
-        process.kill()
-    process.wait()
+        self._jvm.close(context)

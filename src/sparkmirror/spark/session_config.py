@@ -1,4 +1,7 @@
-"""The Spark session's settings: the user's `spark.*` keys in, those of the session out."""
+"""The Spark session's settings: what the user has set in, those of the session out.
+
+The worker's file counts most, then what was given to spark-submit, then `spark-defaults.conf`, then our defaults.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +9,118 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from sparkmirror.config.properties import read_properties
+
 _PLENTY = 512
+_FAILURES = 4
 _LOG4J = Path(__file__).with_name("spark-log4j2.properties")
+_LOG_LEVEL = "spark.log.level"
+_SPECULATION = "spark.speculation"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # A driver that only schedules: small heap, one-thread collector, no second compiler. Its threads go as deep as a query is nested;
 # what they do not use of their stacks is not there.
-_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
+_SMALL_DRIVER = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 # Queries are worth the second one, for what is run again and again; what Spark does once is most of its code.
 _TWO_COMPILERS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=400000"
 )
+_DEFAULTS = {
+    "spark.app.name": "sparkmirror",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "sparkmirror.spark.worker_daemon",
+    "spark.python.task.killTimeout": "1s",
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "30s",
+    # Spark SQL makes it though nothing is put there; else it would be in the directory that the worker was started in.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"sparkmirror-{os.getuid()}"),
+    # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
+    "spark.io.encryption.enabled": "true",
+    "spark.redaction.regex": "(?i)secret|password|passphrase|credential|token|access[.]?key|jaas",
+}
+_LOCAL_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.shuffle.service.enabled": "false",
+    # A record on which a query overflows the stack (a regular expression can) fails its job, and not all flows with the JVM.
+    "spark.executor.killOnFatalError.depth": "0",
+    # Spark makes as many of these threads as a local master has slots.
+    "spark.rpc.netty.dispatcher.numThreads": "4",
+    "spark.authenticate": "true",
+}
+# Executors whose host is cut off are given up after 15 s, not after two minutes: until then their partitions are not copied.
+_CLUSTER_DEFAULTS = {
+    "spark.executor.heartbeatInterval": "3s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
+    "spark.network.timeoutInterval": "5s",
+}
 
 
-def session_config(settings: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
-    """The Spark session's settings: ours as defaults, the user's `spark.*` keys over them.
+@dataclass(frozen=True, slots=True)
+class LocalMaster:
+    """`local[slots, failures]`: how many tasks run at once, and how often one may fail before its job does."""
 
-    A local master gets plenty of slots: one is a thread that waits for its Python worker, and costs nothing until it is used. How
-    many tasks run is decided by `SparkSession.width`.
+    slots: int
+    failures: int = _FAILURES
+
+    @classmethod
+    def parse(cls, master: str) -> LocalMaster | None:
+        """None for other masters."""
+        match = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\])?", master)
+        if match is None:
+            return None
+        slots = (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or "1")
+        return cls(slots, int(match[2] or _FAILURES))
+
+    @property
+    def with_plenty_of_slots(self) -> str:
+        """A slot is a thread that waits for its Python worker, and costs nothing until it is used."""
+        return f"local[{_PLENTY}, {self.failures}]"
+
+
+def spark_defaults(home: Path) -> dict[str, str]:
+    """What `spark-defaults.conf` says: in SPARK_CONF_DIR, or in the `conf` folder of Spark."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    file = (Path(folder) if folder else home / "conf") / "spark-defaults.conf"
+    found = read_properties(file) if file.is_file() else {}
+    return {key: value for key, value in found.items() if key.startswith("spark.")}
+
+
+def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
+    """The session's settings: the user's over our defaults.
+
+    A local master gets plenty of slots. How many tasks run is decided by `SparkSession.width`.
     """
-    level = settings.get("spark.log.level", "off").lower()
-    defaults = {
-        "spark.master": "local[*]",
-        "spark.app.name": "sparkmirror",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.scheduler.mode": "FAIR",
-        "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "sparkmirror.spark.worker_daemon",
-        "spark.python.task.killTimeout": "1s",
-        "spark.task.reaper.enabled": "true",
-        "spark.task.reaper.killTimeout": "30s",
-        "spark.shuffle.service.enabled": "false",
-        # Spark SQL makes it though nothing is put there; else it would be in the directory that the worker was started in.
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"sparkmirror-{os.getuid()}"),
-        # A record on which a query overflows the stack (a regular expression can) fails its job, and not all flows with the JVM.
-        "spark.executor.killOnFatalError.depth": "0",
-        # Plans hold passwords. Without it pyspark would hand them to the JVM in a file, and blocks could be spilled in the clear.
-        "spark.io.encryption.enabled": "true",
-        "spark.redaction.regex": "(?i)secret|password|passphrase|credential|token|access[.]?key|jaas",
-    }
-    found = defaults | {k: v for k, v in settings.items() if k != "spark.log.level"}
-    if not found["spark.master"].startswith("local") and "spark.driver.host" not in settings:
-        del found["spark.driver.host"]  # executors elsewhere must be able to call back
+    local = LocalMaster.parse(user.get("spark.master", "local[*]"))
+    defaults = _DEFAULTS | (_CLUSTER_DEFAULTS if local is None else _LOCAL_DEFAULTS)
+    found = defaults | {key: value for key, value in user.items() if key != _LOG_LEVEL}
     # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
-    found["spark.speculation"] = "false"
-    if local_width(found["spark.master"]) is not None:
-        found["spark.master"] = f"local[{_PLENTY}]"
-    quiet = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -Dsparkmirror.spark.level={level}"
-    own = found.get("spark.driver.extraJavaOptions", "")
-    compilers = _TWO_COMPILERS if queries else _ONE_COMPILER
-    options = f"{_JAVA_OPTIONS} {compilers} {quiet} {own}"
-    found["spark.driver.extraJavaOptions"] = options.strip()
+    found[_SPECULATION] = "false"
+    if local is not None:
+        found["spark.master"] = local.with_plenty_of_slots
+    level = user.get(_LOG_LEVEL, "warn" if local is None else "off").lower()
+    options = [
+        f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+        f"-Dsparkmirror.spark.level={level}",
+    ]
+    if local is not None:
+        options = [_SMALL_DRIVER, _TWO_COMPILERS if queries else _ONE_COMPILER, *options]
+    found[_JAVA_OPTIONS] = " ".join([*options, user.get(_JAVA_OPTIONS, "")]).strip()
     return found
 
 
-def local_width(master: str) -> int | None:
-    """How many tasks a local master asks for; None for other masters."""
-    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        return None
-    return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or "1")
+def overruled(user: Mapping[str, str]) -> list[str]:
+    """What the user has set and cannot have, a sentence each."""
+    if user.get(_SPECULATION, "false").lower() == "true":
+        return [
+            "spark.speculation=true is ignored: two attempts at one task would copy the same "
+            "partitions, and only one of them counts."
+        ]
+    return []

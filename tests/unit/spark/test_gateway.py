@@ -17,6 +17,7 @@ from py4j.protocol import Py4JNetworkError
 from sparkmirror.errors import SparkError
 from sparkmirror.processes import spawn
 from sparkmirror.spark.gateway import Gateway, Pulse, killed_after
+from sparkmirror.spark.jvm import LaunchedJvm
 from sparkmirror.spark.session import SparkSession
 
 PATIENCE_S = 10.0
@@ -114,13 +115,13 @@ class HungGateway:
 def hung_session(jvm: Process) -> tuple[SparkSession, HungContext]:
     session, context = SparkSession({}), HungContext(jvm)
     session._context = cast(Any, context)
-    session._gateway = cast(Gateway, HungGateway(jvm))
+    cast(LaunchedJvm, session._jvm)._gateway = cast(Gateway, HungGateway(jvm))
     return session, context
 
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkmirror.spark.session._END_S", 0.3)
+    monkeypatch.setattr("sparkmirror.spark.jvm._END_S", 0.3)
     monkeypatch.setattr("sparkmirror.spark.session._START_LEFT_S", 0.3)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from sparkmirror.spark.session_config import local_width, session_config
+from sparkmirror.spark.session_config import LocalMaster, overruled, session_config, spark_defaults
 
 
 def test_spark_is_quiet_and_small_by_default() -> None:
     config = session_config({})
-    assert config["spark.master"] == "local[512]"
+    assert config["spark.master"] == "local[512, 4]"
     assert config["spark.ui.enabled"] == "false"
     assert config["spark.driver.memory"] == "512m"
     assert config["spark.io.encryption.enabled"] == "true", "plans hold passwords"
@@ -42,20 +43,52 @@ def test_the_users_keys_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "width"),
+    ("master", "local"),
     [
-        ("local[3]", 3),
-        ("local[3, 2]", 3),
-        ("local", 1),
-        ("local[*]", os.cpu_count()),
+        ("local[3]", LocalMaster(3)),
+        ("local[3, 2]", LocalMaster(3, 2)),
+        ("local[*,7]", LocalMaster(os.cpu_count() or 1, 7)),
+        ("local", LocalMaster(1)),
+        ("local[*]", LocalMaster(os.cpu_count() or 1)),
         ("yarn", None),
+        ("local-cluster[2,1,1024]", None),
         ("spark://master:7077", None),
     ],
 )
-def test_a_local_master_says_how_many_tasks_are_wanted(master: str, width: int | None) -> None:
-    assert local_width(master) == width
+def test_a_local_master_says_how_many_tasks_are_wanted(
+    master: str, local: LocalMaster | None
+) -> None:
+    assert LocalMaster.parse(master) == local
 
 
-def test_no_local_job_ever_waits_for_a_slot() -> None:
-    assert session_config({"spark.master": "local[1]"})["spark.master"] == "local[512]"
+def test_no_local_job_ever_waits_for_a_slot_and_a_task_fails_alone() -> None:
+    assert session_config({"spark.master": "local[1]"})["spark.master"] == "local[512, 4]"
+    assert session_config({"spark.master": "local[1,2]"})["spark.master"] == "local[512, 2]"
     assert session_config({"spark.master": "yarn"})["spark.master"] == "yarn"
+
+
+def test_what_suits_a_small_local_driver_is_not_forced_on_a_cluster() -> None:
+    config = session_config({"spark.master": "spark://master:7077"})
+    for key in ("spark.ui.enabled", "spark.driver.memory", "spark.executor.killOnFatalError.depth"):
+        assert key not in config
+    assert "SerialGC" not in config["spark.driver.extraJavaOptions"]
+    assert "level=warn" in config["spark.driver.extraJavaOptions"]
+
+
+def test_a_setting_that_cannot_be_had_is_named() -> None:
+    assert overruled({"spark.speculation": "false"}) == []
+    (note,) = overruled({"spark.speculation": "true"})
+    assert "spark.speculation=true is ignored" in note
+
+
+def test_spark_defaults_are_read_where_spark_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    assert spark_defaults(tmp_path) == {}
+    file = tmp_path / "conf" / "spark-defaults.conf"
+    file.parent.mkdir()
+    file.write_text("spark.master   local[3]\nspark.my.key=7\nother 1\n")
+    assert spark_defaults(tmp_path) == {"spark.master": "local[3]", "spark.my.key": "7"}
+    monkeypatch.setenv("SPARK_CONF_DIR", str(file.parent))
+    assert spark_defaults(Path("/nowhere"))["spark.my.key"] == "7"
