@@ -9,33 +9,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.connectors import metadata
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
-from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.progress import ProgressReader
 from sparkmirror.dataplane.reporting import Standing
 from sparkmirror.errors import AccessFailed, KafkaError, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import Progress
-from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.spark.job import CopyJob
 from sparkmirror.spark.session import SparkSession
 
 from .query_reach import QueryReach
+from .task_plans import task_plans
 
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _LOOK_BACK = 50
 _STEADY_S = 30.0
 _RETRY_WAITS_S = (0.2, 10.0)
-_WIDTH_S = 2.0
 _WITHOUT_SPARK: TopicPartition = ("", -1)
 """Stands for all partitions of a task while there is no Spark session."""
 _WITHOUT_TARGET: TopicPartition = ("", -2)
@@ -195,7 +191,7 @@ class SourceJob:
             slots, width = self._spark.slots, self._spark.width
             slots.enter(self, width)
             is_roomy = self._spark.is_roomy
-            plans = _plans(self._name, settings, tasks, clusters, slots.share(width), is_roomy)
+            plans = task_plans(self._name, settings, tasks, clusters, slots.share(width), is_roomy)
             # Those that give way take nothing of anybody's share where there is room for them.
             self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
             with self._lock:
@@ -331,100 +327,3 @@ class _Reports:
             for report in reports
             if report.connector == self._connector and report.time >= self._began
         ]
-
-
-def _plans(
-    name: str,
-    settings: SourceSettings,
-    tasks: Mapping[int, Mapping[str, str]],
-    clusters: tuple[Cluster, Cluster],
-    width: int,
-    is_roomy: bool,
-) -> list[TaskPlan]:
-    """One plan for each Spark task; positions are read here, once for all."""
-    source, target = clusters
-    packed = pack(_partitions(settings, tasks, source, target), width, is_roomy=is_roomy)
-    is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
-    home = target if is_at_target else Cluster(settings.store_cluster)
-    try:
-        home.refresh([settings.store.topic])
-        store = PositionStore(home, settings.store)
-        store.catch_up()
-    finally:
-        if home is not target:
-            home.close()
-    stamp = int(time.time() * 1000)
-    return [
-        TaskPlan(
-            flow=name,
-            index=index,
-            stamp=stamp,
-            source=settings.source,
-            target=settings.target,
-            store=settings.store,
-            settings=settings.copy,
-            partitions=tuple(partitions),
-            positions=positions_of(
-                partitions, {part.key: store.get(part.key) for part in partitions}
-            ),
-            read_to=tuple(store.read_to.items()),
-            store_cluster=None if is_at_target else settings.store_cluster,
-        )
-        for index, partitions in enumerate(packed)
-    ]
-
-
-def _await_width(settings: SourceSettings, topics: Iterable[str], target: Cluster) -> None:
-    """Until the copies are as wide as asked for, as they are when the connector has just made them so; else as they are."""
-    names = {
-        settings.written_topic(topic): settings.config.wanted_partitions(topic) for topic in topics
-    }
-    counts = {name: count or 0 for name, count in names.items() if name is not None}
-    deadline = time.monotonic() + _WIDTH_S
-    while True:
-        target.refresh(counts)
-        known = target.topics
-        narrow = [n for n, c in counts.items() if n in known and len(known[n].partitions) < c]
-        if not narrow or time.monotonic() > deadline:
-            return
-        time.sleep(0.05)
-
-
-def _compacted(source: Cluster, topics: Sequence[str]) -> set[str]:
-    """The compacted ones, and those that may be for all we are allowed to know: that costs a new epoch at each start, no more."""
-    found = topic_configs.describe(source, topics)
-    for error in found.errors.values():
-        log.warning("%s Until then it is copied as a compacted topic is.", error)
-    compacted = {name for name, rows in found.configs.items() if metadata.is_compacted(rows)}
-    return compacted | found.errors.keys()
-
-
-def _partitions(
-    settings: SourceSettings,
-    tasks: Mapping[int, Mapping[str, str]],
-    source: Cluster,
-    target: Cluster,
-) -> list[list[PartitionPlan]]:
-    assigned = {task: assigned_partitions(config) for task, config in sorted(tasks.items())}
-    topics = sorted({topic for partitions in assigned.values() for topic, _ in partitions})
-    source.refresh(topics)
-    compacted = _compacted(source, [topic for topic in topics if topic in source.topics])
-    placed = [topic for topic in topics if settings.config.wanted_partitions(topic) is not None]
-    if placed:
-        _await_width(settings, placed, target)
-    return [
-        [
-            PartitionPlan(
-                topic,
-                number,
-                settings.remote(topic),
-                topic in compacted,
-                task,
-                settings.places(topic, source, target),
-                queried=settings.asks(topic),
-                width=len(source.topics[topic].partitions) if topic in source.topics else 0,
-            )
-            for topic, number in partitions
-        ]
-        for task, partitions in assigned.items()
-    ]

@@ -260,7 +260,7 @@ class SparkThatRuns(Spark):
 def test_tasks_are_told_to_end_at_once_also_while_nobody_can_say_how_they_fare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sparkmirror.control.source_job._plans", lambda *_: [])
+    monkeypatch.setattr("sparkmirror.control.source_job.task_plans", lambda *_: [])
     spark = SparkThatRuns()
     with socket.create_server(
         ("127.0.0.1", 0)

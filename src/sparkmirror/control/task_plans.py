@@ -1,0 +1,115 @@
+"""Plans of a connector's source tasks: task configs and positions in, one plan for each Spark task out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from sparkmirror.connectors import metadata
+from sparkmirror.connectors.source import assigned_partitions
+from sparkmirror.connectors.source_settings import SourceSettings
+from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
+from sparkmirror.dataplane.positions import PositionStore
+from sparkmirror.kafka import topic_configs
+from sparkmirror.kafka.cluster import Cluster
+
+log = logging.getLogger(__name__)
+_WIDTH_S = 2.0
+
+
+def task_plans(
+    name: str,
+    settings: SourceSettings,
+    tasks: Mapping[int, Mapping[str, str]],
+    clusters: tuple[Cluster, Cluster],
+    width: int,
+    is_roomy: bool,
+) -> list[TaskPlan]:
+    """One plan for each Spark task; positions are read here, once for all."""
+    source, target = clusters
+    packed = pack(_partitions(settings, tasks, source, target), width, is_roomy=is_roomy)
+    is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
+    home = target if is_at_target else Cluster(settings.store_cluster)
+    try:
+        home.refresh([settings.store.topic])
+        store = PositionStore(home, settings.store)
+        store.catch_up()
+    finally:
+        if home is not target:
+            home.close()
+    stamp = int(time.time() * 1000)
+    return [
+        TaskPlan(
+            flow=name,
+            index=index,
+            stamp=stamp,
+            source=settings.source,
+            target=settings.target,
+            store=settings.store,
+            settings=settings.copy,
+            partitions=tuple(partitions),
+            positions=positions_of(
+                partitions, {part.key: store.get(part.key) for part in partitions}
+            ),
+            read_to=tuple(store.read_to.items()),
+            store_cluster=None if is_at_target else settings.store_cluster,
+        )
+        for index, partitions in enumerate(packed)
+    ]
+
+
+def _await_width(settings: SourceSettings, topics: Iterable[str], target: Cluster) -> None:
+    """Until the copies are as wide as asked for, as they are when the connector has just made them so; else as they are."""
+    names = {
+        settings.written_topic(topic): settings.config.wanted_partitions(topic) for topic in topics
+    }
+    counts = {name: count or 0 for name, count in names.items() if name is not None}
+    deadline = time.monotonic() + _WIDTH_S
+    while True:
+        target.refresh(counts)
+        known = target.topics
+        narrow = [n for n, c in counts.items() if n in known and len(known[n].partitions) < c]
+        if not narrow or time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+
+
+def _compacted(source: Cluster, topics: Sequence[str]) -> set[str]:
+    """The compacted ones, and those that may be for all we are allowed to know: that costs a new epoch at each start, no more."""
+    found = topic_configs.describe(source, topics)
+    for error in found.errors.values():
+        log.warning("%s Until then it is copied as a compacted topic is.", error)
+    compacted = {name for name, rows in found.configs.items() if metadata.is_compacted(rows)}
+    return compacted | found.errors.keys()
+
+
+def _partitions(
+    settings: SourceSettings,
+    tasks: Mapping[int, Mapping[str, str]],
+    source: Cluster,
+    target: Cluster,
+) -> list[list[PartitionPlan]]:
+    assigned = {task: assigned_partitions(config) for task, config in sorted(tasks.items())}
+    topics = sorted({topic for partitions in assigned.values() for topic, _ in partitions})
+    source.refresh(topics)
+    compacted = _compacted(source, [topic for topic in topics if topic in source.topics])
+    placed = [topic for topic in topics if settings.config.wanted_partitions(topic) is not None]
+    if placed:
+        _await_width(settings, placed, target)
+    return [
+        [
+            PartitionPlan(
+                topic,
+                number,
+                settings.remote(topic),
+                topic in compacted,
+                task,
+                settings.places(topic, source, target),
+                queried=settings.asks(topic),
+                width=len(source.topics[topic].partitions) if topic in source.topics else 0,
+            )
+            for topic, number in partitions
+        ]
+        for task, partitions in assigned.items()
+    ]
