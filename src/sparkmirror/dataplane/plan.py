@@ -10,7 +10,7 @@ from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.chain import TransformChain
 
-from .leash import LeashEnd
+from .driver_link import LinkAddress
 from .positions import StoreAddress
 from .query.frames import Door
 from .query.terms import SQL, BadRecords, QuerySettings
@@ -101,7 +101,7 @@ class TaskPlan:
     partitions: tuple[PartitionPlan, ...]
     positions: tuple[tuple[TopicPartition, Position | None], ...] = ()
     read_to: tuple[tuple[int, int], ...] = ()
-    leash: LeashEnd | None = None
+    link: LinkAddress | None = None
     """How the task hears that it should end; set when the plan is submitted."""
     hub: Door | None = None
     """Where the driver listens for copy tasks that need queries; set when the plan is submitted."""

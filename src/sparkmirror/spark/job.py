@@ -11,8 +11,8 @@ from dataclasses import replace
 from pyspark import RDD, InheritableThread, SparkContext
 
 from sparkmirror.dataplane.copy import LedgerRow
+from sparkmirror.dataplane.driver_link import DriverLinks
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
-from sparkmirror.dataplane.leash import Leash
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query.priority import GIVING_WAY
 from sparkmirror.errors import SparkMirrorError
@@ -32,14 +32,14 @@ class CopyJob:
     """
 
     def __init__(
-        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], leash: Leash
+        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], links: DriverLinks
     ) -> None:
         self._context = context
         self._name = name
         self._id = str(uuid.uuid4())
-        self._leash = leash
-        end = leash.hold(self._id)
-        self._plans = [replace(plan, leash=end) for plan in plans]
+        self._links = links
+        end = links.expect(self._id)
+        self._plans = [replace(plan, link=end) for plan in plans]
         self.ledger: list[LedgerRow] = []
         self.error: SparkMirrorError | None = None
         self.cancelled = False
@@ -64,7 +64,7 @@ class CopyJob:
             if not self.cancelled:
                 self.error = failure(f"The Spark job of flow {self._name} ended", error, context)
         finally:
-            self._leash.let_go(self._id)
+            self._links.cut(self._id)
             self.finished.set()
 
     def _rows(self, plans: Sequence[TaskPlan]) -> RDD[LedgerRow]:
@@ -83,7 +83,7 @@ class CopyJob:
 
     def let_go(self) -> None:
         """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
-        self._leash.let_go(self._id)
+        self._links.cut(self._id)
 
     def end(self, grace: float) -> None:
         """Let the tasks end; what runs on after `grace` seconds is killed."""

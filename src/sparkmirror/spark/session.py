@@ -19,8 +19,8 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from sparkmirror.dataplane.driver_link import DriverLinks
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
-from sparkmirror.dataplane.leash import Leash
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError, SparkMirrorError
 
@@ -59,7 +59,7 @@ class SparkSession:
         self._jobs: WeakSet[CopyJob] = WeakSet()
         self._local = None if self._jvm.is_shared else LocalMaster.parse(self._master)
         self.slots = Slots()
-        self._leash: Leash | None = None
+        self._links: DriverLinks | None = None
         self._queries: QueryEngine | None = None
         self._context: SparkContext | None = None
         self._pulse: Pulse | None = None
@@ -164,13 +164,13 @@ class SparkSession:
         if context is None:
             raise SparkError("The Spark session is not started.")
         with self._lock:
-            if self._leash is None:
-                self._leash = self._new_leash()
-            leash = self._leash
+            if self._links is None:
+                self._links = self._new_links()
+            links = self._links
         if any(plan.needs_queries for plan in plans):
             door = self.queries.door
             plans = [replace(plan, hub=door) for plan in plans]
-        job = CopyJob(context, name, plans, leash)
+        job = CopyJob(context, name, plans, links)
         self._jobs.add(job)
         return job
 
@@ -199,11 +199,11 @@ class SparkSession:
                 )
             return self._queries
 
-    def _new_leash(self) -> Leash:
+    def _new_links(self) -> DriverLinks:
         is_local = self._local is not None
         host = self._config.get("spark.driver.host") or socket.getfqdn()
         try:
-            return Leash(host, is_local=is_local)
+            return DriverLinks(host, is_local=is_local)
         except OSError as error:
             raise SparkError(
                 f"No port could be opened on {host} for tasks to hold on to: {error}",
@@ -222,9 +222,9 @@ class SparkSession:
                 return
         try:
             self._discard()
-            if self._leash is not None:
-                self._leash.close()
-                self._leash = None
+            if self._links is not None:
+                self._links.close()
+                self._links = None
         finally:
             self._lock.release()
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from sparkmirror.dataplane.copy import CopyTask, LedgerRow
-from sparkmirror.dataplane.leash import Tether
+from sparkmirror.dataplane.driver_link import DriverLink
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query import memory
 from sparkmirror.errors import SparkError
@@ -37,8 +37,8 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
     for plan in plans:
         for cluster in (plan.source, plan.target, plan.store_cluster):
             VEIL.learn({} if cluster is None else cluster.security.given())
-        with contextlib.closing(Tether(plan.leash)) as tether, _veiled():
-            ledger = _run(plan, lambda: is_orphan() or tether.is_cut)
+        with contextlib.closing(DriverLink(plan.link)) as link, _veiled():
+            ledger = _run(plan, lambda: is_orphan() or link.is_cut)
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
         yield from ledger

@@ -1,7 +1,7 @@
-"""How tasks on executors are told to end in order: a job's name in, connections that are cut when its tasks should stop.
+"""The link between a copy task and its driver: a job in, connections that are cut when its tasks should stop out.
 
-Spark can only kill a task. A task that holds a connection to the process that submitted it sees at once when that lets go, or is
-gone: it then finishes what is in flight, writes its positions and returns. One that cannot connect goes without.
+Spark can only kill a task. A task that holds a connection to the process that submitted it sees at once when that cuts it, or is
+gone: the task then finishes what is in flight, writes its positions and returns. One that cannot connect goes without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONNECT_S = 5.0
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - executors are on other machines then
 
 
-class LeashEnd(NamedTuple):
+class LinkAddress(NamedTuple):
     """What a task needs to connect; travels in the plan. `job` is 36 characters that nobody can guess."""
 
     host: str
@@ -27,10 +27,10 @@ class LeashEnd(NamedTuple):
     job: str
 
 
-class Leash:
-    """The end in the process that submits jobs.
+class DriverLinks:
+    """The driver's ends of the links to all copy tasks.
 
-    Invariants: connections are kept by job until that is let go; one that comes after that is closed at once, so that no task is
+    Invariants: connections are kept by job until that is cut; one that comes after that is closed at once, so that no task is
     left running because it was late.
     """
 
@@ -39,15 +39,15 @@ class Leash:
         self._lock = threading.Lock()
         self._held: dict[str, list[socket.socket]] = {}
         self._listener = socket.create_server((host if is_local else _ANY_ADDRESS, 0))
-        threading.Thread(target=self._accept, name="leash", daemon=True).start()
+        threading.Thread(target=self._accept, name="driver link", daemon=True).start()
 
-    def hold(self, job: str) -> LeashEnd:
+    def expect(self, job: str) -> LinkAddress:
         """From now on tasks of this job may connect."""
         with self._lock:
             self._held[job] = []
-        return LeashEnd(self._host, self._listener.getsockname()[1], job)
+        return LinkAddress(self._host, self._listener.getsockname()[1], job)
 
-    def let_go(self, job: str) -> None:
+    def cut(self, job: str) -> None:
         with self._lock:
             held = self._held.pop(job, [])
         for connection in held:
@@ -60,7 +60,7 @@ class Leash:
         with self._lock:
             jobs = list(self._held)
         for job in jobs:
-            self.let_go(job)
+            self.cut(job)
 
     def _accept(self) -> None:
         while True:
@@ -85,22 +85,26 @@ class Leash:
         connection.close()
 
 
-class Tether:
-    """The end in the task.
+class DriverLink:
+    """The copy task's end.
 
     Invariant: once `is_cut` was true it stays so; it is never true for a task that could not connect.
     """
 
-    def __init__(self, end: LeashEnd | None) -> None:
+    def __init__(self, address: LinkAddress | None) -> None:
         self._socket: socket.socket | None = None
         self._is_cut = False
-        if end is None:
+        if address is None:
             return
         try:
-            self._socket = socket.create_connection((end.host, end.port), _CONNECT_S)
-            self._socket.sendall(end.job.encode("ascii"))
+            self._socket = socket.create_connection((address.host, address.port), _CONNECT_S)
+            self._socket.sendall(address.job.encode("ascii"))
         except OSError as error:
-            log.info("No leash to %s:%d (%s): this task ends by being killed.", *end[:2], error)
+            log.info(
+                "Cannot reach the driver at %s:%d (%s); this task will be stopped by force.",
+                *address[:2],
+                error,
+            )
             self.close()
 
     @property
