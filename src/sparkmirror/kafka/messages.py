@@ -7,6 +7,7 @@ Fetch and Produce have an encoding of their own (`fetch`, `produce`): those carr
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import kafka.errors as kafka_python_errors
@@ -177,9 +178,15 @@ def encode(request: Any, version: int, correlation_id: int, client_id: str) -> b
     return bytes(request.encode(framed=True, header=True))
 
 
+_decoding = threading.Lock()
+"""kafka-python makes the decoder of a message when it is first used. Two threads that do so at once leave one behind that never
+works."""
+
+
 def decode(request: Any, payload: bytes | bytearray | memoryview) -> tuple[int, Any]:
     """Correlation id and response object, from the bytes after the frame's length."""
     response_class = ResponseClassRegistry.get_response_class(request.header)
     buffer = io.BytesIO(payload)
-    header = response_class.parse_header(buffer)
-    return header.correlation_id, response_class.decode(buffer)
+    with _decoding:
+        header = response_class.parse_header(buffer)
+        return header.correlation_id, response_class.decode(buffer)
