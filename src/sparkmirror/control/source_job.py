@@ -9,33 +9,38 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.dataplane.progress import ProgressReader
+from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.reporting import Standing
-from sparkmirror.errors import AccessFailed, KafkaError, SparkError, SparkMirrorError
+from sparkmirror.errors import AccessFailed, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import Progress
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.spark.job import CopyJob
+from sparkmirror.spark.placement import where
 from sparkmirror.spark.session import SparkSession
 
+from .job_slots import JobSlots
+from .partition_loads import PartitionLoads
 from .query_reach import QueryReach
-from .task_plans import task_plans
+from .task_plans import Room, task_plans
+from .task_reports import TaskReports
 
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0
-_LOOK_BACK = 50
 _STEADY_S = 30.0
 _RETRY_WAITS_S = (0.2, 10.0)
 _WITHOUT_SPARK: TopicPartition = ("", -1)
 """Stands for all partitions of a task while there is no Spark session."""
 _WITHOUT_TARGET: TopicPartition = ("", -2)
 """The same while the target does not let us in, where the task would say so."""
+_WITHOUT_SLOT: TopicPartition = ("", -3)
+"""The same while its Spark task waits for a slot."""
 
 
 class TaskWatcher(Protocol):
@@ -73,6 +78,9 @@ class SourceJob:
         self._worker = worker
         self._spark = spark
         self._spark_tasks = 0
+        self._slots = JobSlots(spark)
+        self._loads = PartitionLoads()
+        self._placed: dict[TopicPartition, int] = {}
         # What is left of the worker's patience is for the killing.
         self._grace = worker.task_shutdown_graceful_timeout_ms / 1000 * 0.7
         self._watcher = watcher
@@ -184,31 +192,24 @@ class SourceJob:
             return
         settings = source_settings(next(iter(tasks.values())), self._worker)
         self._start_spark(queries=settings.copy.query is not None)
+        wanted = sum(bool(assigned_partitions(task)) for task in tasks.values())
+        there = self._slots.wait(wanted, self._changed, self._tell_no_executor)
+        if there is None:
+            return
+        self._hold_up(_WITHOUT_SLOT, None)
         clusters = Cluster(settings.source), Cluster(settings.target)
         try:
             if settings.copy.query is not None:
                 self._spark.queries.check(settings.copy.query)
-            slots, width = self._spark.slots, self._spark.width
-            slots.enter(self, width)
-            is_roomy = self._spark.is_roomy
-            plans = task_plans(self._name, settings, tasks, clusters, slots.share(width), is_roomy)
-            # Those that give way take nothing of anybody's share where there is room for them.
-            self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
+            plans = self._plans(settings, tasks, clusters, there)
             with self._lock:
                 if self._changed.is_set():
                     return
                 self._is_copying = True
             job = self._job = self._spark.submit(self._name, plans)
+            self._slots.submitted(len(plans), wanted)
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
-            reports = _Reports(clusters[1], settings)
-            try:
-                while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
-                    self._note(reports.new())
-                    self._note_refusal(reports.refused)
-            finally:
-                if not job.finished.is_set():
-                    job.end(self._grace)
-            self._note(reports.new())  # what was said last
+            self._follow(job, TaskReports(clusters[1], settings))
             if job.error is not None:
                 raise job.error
         finally:
@@ -217,36 +218,92 @@ class SourceJob:
                 self._job = None
                 self._settled.set()
             self._spark_tasks = 0
+            self._slots.ended()
             for cluster in clusters:
                 cluster.close()
 
+    def _follow(self, job: CopyJob, reports: TaskReports) -> None:
+        """Until the job ends, or has to because the tasks or the executors have changed."""
+        try:
+            while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
+                new = reports.new()
+                self._note(new)
+                self._loads.note(new)
+                self._note_refusal(reports.refused)
+                self._note_late(job, reports)
+                if self._slots.is_plan_due(job):
+                    there = self._spark.described()
+                    log.info("Connector %s: planning its Spark tasks again: %s.", self._name, there)
+                    break
+        finally:
+            if not job.finished.is_set():
+                job.end(self._grace)
+        self._note(reports.new())  # what was said last
+
+    def _plans(
+        self,
+        settings: SourceSettings,
+        tasks: Mapping[int, Mapping[str, str]],
+        clusters: tuple[Cluster, Cluster],
+        there: int,
+    ) -> list[TaskPlan]:
+        slots, width = self._spark.slots, self._spark.width(there)
+        slots.enter(self, width)
+        is_roomy = self._spark.is_roomy
+        loads = self._loads.at(int(time.time() * 1000))
+        room = Room(slots.share(width), is_roomy, loads, self._placed)
+        plans = task_plans(self._name, settings, tasks, clusters, room)
+        self._placed = where([plan.partitions for plan in plans])
+        self._loads.keep(self._placed)
+        # Those that give way take nothing of anybody's share where there is room for them.
+        self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
+        return plans
+
     def _note_refusal(self, refused: AccessFailed | None) -> None:
         """Tasks cannot report to a target that does not let them in: that they stand still is told from here."""
-        if refused is self._refused:  # the same until it is asked again
-            return
-        self._refused = refused
-        for task, standing in list(self._standing.items()):
-            before = standing.pop(_WITHOUT_TARGET, None)
-            if refused is not None:
-                attempts = 0 if before is None else before.attempts + 1
-                standing[_WITHOUT_TARGET] = Standing(str(refused), attempts)
-                self._tell_standing(task, standing)
-            elif before is not None and not standing:
-                self._tell_going_on(task)
+        if refused is not self._refused:  # the same until it is asked again
+            self._refused = refused
+            self._hold_up(_WITHOUT_TARGET, None if refused is None else str(refused))
+
+    def _note_late(self, job: CopyJob, reports: TaskReports) -> None:
+        """A Spark task that waits for a slot cannot report."""
+        plans, reason = self._slots.late(job)
+        late = {part.task for plan in plans for part in plan.partitions}
+        if plans and not any(_WITHOUT_SLOT in self._standing.get(task, {}) for task in late):
+            log.warning("Connector %s: %s", self._name, reason)
+            reports.tell_waiting(plans, reason)
+        self._hold_up(_WITHOUT_SLOT, reason or None, late, is_again=False)
+
+    def _tell_no_executor(self, reason: str) -> None:
+        if not any(_WITHOUT_SLOT in standing for standing in self._standing.values()):
+            log.warning("Connector %s: %s", self._name, reason)
+        self._hold_up(_WITHOUT_SLOT, reason, is_again=False)
 
     def _start_spark(self, *, queries: bool) -> None:
         """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
         try:
             self._spark.start(queries=queries)
         except SparkError as error:
-            for task, standing in list(self._standing.items()):
-                before = standing.get(_WITHOUT_SPARK)
-                attempts = 0 if before is None else before.attempts + 1
-                standing[_WITHOUT_SPARK] = Standing(str(error), attempts)
-                self._tell_standing(task, standing)
+            self._hold_up(_WITHOUT_SPARK, str(error))
             raise
+        self._hold_up(_WITHOUT_SPARK, None)
+
+    def _hold_up(
+        self,
+        why: TopicPartition,
+        reason: str | None,
+        only: Collection[int] | None = None,
+        *,
+        is_again: bool = True,
+    ) -> None:
+        """All tasks, or `only` these, stand still for a reason; None: they do not any more. `is_again`: it was tried again."""
         for task, standing in list(self._standing.items()):
-            if standing.pop(_WITHOUT_SPARK, None) is not None and not standing:
+            before = standing.pop(why, None)
+            if reason is not None and (only is None or task in only):
+                attempts = 0 if before is None else before.attempts + is_again
+                standing[why] = Standing(reason, attempts)
+                self._tell_standing(task, standing)
+            elif before is not None and not standing:
                 self._tell_going_on(task)
 
     def share_changed(self, share: int) -> None:
@@ -256,9 +313,11 @@ class SourceJob:
 
     def _leave(self) -> None:
         try:
-            self._spark.slots.leave(self, self._spark.width)
+            there = self._spark.executors()
+            width = self._spark.width(0 if there is None else there.slots)
         except SparkError:  # the session is gone, and its slots with it
-            self._spark.slots.leave(self, 1)
+            width = 1
+        self._spark.slots.leave(self, width)
 
     def _note(self, reports: Iterable[Progress]) -> None:
         for report in reports:
@@ -298,32 +357,3 @@ class SourceJob:
     def _tell_going_on(self, task: int) -> None:
         self._attempts.pop(task, None)
         self._watcher.goes_on(task)
-
-
-class _Reports:
-    """What the tasks of one job report."""
-
-    def __init__(self, target: Cluster, settings: SourceSettings) -> None:
-        self._reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
-        self._connector = settings.store.connector
-        self._began = int(time.time() * 1000)
-        self._is_told = False
-        self.refused: AccessFailed | None = None
-        """Why the target did not let us in, if it did not when it was asked last."""
-
-    def new(self) -> list[Progress]:
-        """Since the last call; nothing while the target cannot be asked."""
-        try:
-            reports = self._reader.poll()
-        except KafkaError as error:
-            level = logging.DEBUG if error.retriable or self._is_told else logging.WARNING
-            log.log(level, "Connector %s: progress could not be read: %s", self._connector, error)
-            self._is_told |= level == logging.WARNING
-            self.refused = error if isinstance(error, AccessFailed) else None
-            return []
-        self.refused = None
-        return [
-            report
-            for report in reports
-            if report.connector == self._connector and report.time >= self._began
-        ]

@@ -5,17 +5,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sparkmirror.connectors import metadata
 from sparkmirror.connectors.source import assigned_partitions
 from sparkmirror.connectors.source_settings import SourceSettings
-from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, pack, positions_of
+from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, positions_of
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.spark.placement import pack
 
 log = logging.getLogger(__name__)
 _WIDTH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where partitions may be placed."""
+
+    slots: int
+    is_roomy: bool
+    """Whether partitions with a query may have as many Spark tasks again."""
+    loads: Mapping[TopicPartition, float]
+    before: Mapping[TopicPartition, int]
+    """Where partitions were (`placement.where`)."""
 
 
 def task_plans(
@@ -23,12 +38,17 @@ def task_plans(
     settings: SourceSettings,
     tasks: Mapping[int, Mapping[str, str]],
     clusters: tuple[Cluster, Cluster],
-    width: int,
-    is_roomy: bool,
+    room: Room,
 ) -> list[TaskPlan]:
     """One plan for each Spark task; positions are read here, once for all."""
     source, target = clusters
-    packed = pack(_partitions(settings, tasks, source, target), width, is_roomy=is_roomy)
+    packed = pack(
+        _partitions(settings, tasks, source, target),
+        room.slots,
+        is_roomy=room.is_roomy,
+        loads=room.loads,
+        before=room.before,
+    )
     is_at_target = settings.store_cluster.bootstrap == settings.target.bootstrap
     home = target if is_at_target else Cluster(settings.store_cluster)
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats.position import Position
+from sparkmirror.formats.progress import RunsOn
 from sparkmirror.kafka.cluster import Cluster, back_off
 
 from .addressing import Sent
@@ -62,7 +63,12 @@ class CopyTask:
     acknowledged it.
     """
 
-    def __init__(self, plan: TaskPlan, stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        plan: TaskPlan,
+        stopped: Callable[[], bool] = lambda: False,
+        runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
+    ) -> None:
         self._plan = plan
         self._settings = plan.settings
         self._stopped = stopped
@@ -87,7 +93,13 @@ class CopyTask:
         self._copies = {part.key: self._new_copy(part) for part in plan.partitions}
         mapping = MapSender(plan.settings.offset_map_topic, self._target, self._sender)
         self._reporter = Reporter(
-            plan, self._store, self._sender, self._store_sender, self._syncs_sender(), mapping
+            plan,
+            self._store,
+            self._sender,
+            self._store_sender,
+            self._syncs_sender(),
+            mapping,
+            runs_on,
         )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
         routings = Routings() if self._queries is None else self._queries.routings

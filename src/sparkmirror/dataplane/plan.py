@@ -130,34 +130,6 @@ def assign(partitions: Sequence[TopicPartition], tasks_max: int) -> list[list[To
     return [list(partitions[index::count]) for index in range(count)]
 
 
-def pack(
-    tasks: Sequence[Sequence[PartitionPlan]], slots: int, *, is_roomy: bool
-) -> list[list[PartitionPlan]]:
-    """As many Spark tasks as there are slots at most: connector tasks share one rather than wait for one for ever.
-
-    Partitions with a query get tasks of their own, which take time that others should not wait for: as many again where that is
-    possible (`is_roomy`), else some of the slots.
-    """
-    plain = [[part for part in parts if not part.queried] for parts in tasks]
-    queried = [[part for part in parts if part.queried] for parts in tasks]
-    count, others = sum(map(len, queried)), sum(map(len, plain))
-    if not count or not others or (slots < 2 and not is_roomy):
-        return _packed(tasks, slots)
-    if is_roomy:
-        return [*_packed(plain, slots), *_packed(queried, slots)]
-    own = min(slots - 1, max(1, slots * count // (count + others)))
-    return [*_packed(plain, slots - own), *_packed(queried, own)]
-
-
-def _packed(tasks: Sequence[Sequence[PartitionPlan]], slots: int) -> list[list[PartitionPlan]]:
-    filled = [partitions for partitions in tasks if partitions]
-    count = max(1, min(slots, len(filled)))
-    packed: list[list[PartitionPlan]] = [[] for _ in range(count)]
-    for index, partitions in enumerate(filled):
-        packed[index % count].extend(partitions)
-    return [partitions for partitions in packed if partitions]
-
-
 def positions_of(
     partitions: Sequence[PartitionPlan], positions: Mapping[TopicPartition, Position | None]
 ) -> tuple[tuple[TopicPartition, Position | None], ...]:

@@ -13,7 +13,7 @@ from sparkmirror.formats import progress
 from sparkmirror.formats.mirror import OffsetSync, encode_offset_sync
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.formats.position import Entry, Position
-from sparkmirror.formats.progress import PartitionProgress
+from sparkmirror.formats.progress import PartitionProgress, RunsOn
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.row_batches import Row, row_size
 from sparkmirror.offsets.syncs import OffsetSyncQueue
@@ -76,6 +76,7 @@ class Reporter:
         store_sender: Sender,
         syncs_sender: Sender,
         mapping: MapSender,
+        runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
     ) -> None:
         self._plan = plan
         self._settings = plan.settings
@@ -97,6 +98,7 @@ class Reporter:
         self._progress_at = 0.0
         self._reports = 0
         self._since = int(time.time() * 1000)
+        self._runs_on = runs_on
         self._ages: dict[TopicPartition, int] = {}
         self._syncs_wait = False
         self._runs: dict[PartitionCopy, _Run] = {}
@@ -296,7 +298,7 @@ class Reporter:
             tasks.setdefault(copy.plan.task, []).append(row)
         now, connector = int(time.time() * 1000), self._plan.store.connector
         return [
-            progress.encode_rows(connector, task, self._since, now, found)
+            progress.encode_rows(connector, task, self._since, now, found, self._runs_on)
             for task, found in tasks.items()
         ]
 

@@ -57,7 +57,16 @@ class PartitionProgress:
         return self.routed.split() or ([self.remote] if self.records else [])
 
 
-_FIELDS = frozenset(field.name for field in fields(PartitionProgress))
+@dataclass(frozen=True, slots=True)
+class RunsOn:
+    """Where a copy task runs."""
+
+    host: str = ""
+    """The address of its executor, as the driver sees it."""
+    spark_task: int = -1
+    """The number of its Spark task in the job."""
+    attempt: int = 0
+    """How often Spark has run that task before in this job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +76,32 @@ class Progress:
     since: int
     time: int
     partitions: tuple[PartitionProgress, ...]
+    runs_on: RunsOn = RunsOn()
+
+
+_FIELDS = frozenset(field.name for field in fields(PartitionProgress))
+_RUNS_ON = frozenset(field.name for field in fields(RunsOn))
 
 
 def encode(progress: Progress) -> tuple[bytes, bytes]:
     rows = [encode_partition(row) for row in progress.partitions]
-    return encode_rows(progress.connector, progress.task, progress.since, progress.time, rows)
+    return encode_rows(
+        progress.connector, progress.task, progress.since, progress.time, rows, progress.runs_on
+    )
 
 
 def encode_rows(
-    connector: str, task: int, since: int, time: int, rows: Sequence[bytes]
+    connector: str,
+    task: int,
+    since: int,
+    time: int,
+    rows: Sequence[bytes],
+    runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
 ) -> tuple[bytes, bytes]:
     """The record of a report whose partitions are encoded already (`encode_partition`)."""
     key = f"{connector}/{task}".encode()
-    head = _json({"connector": connector, "task": task, "since": since, "time": time})
+    fields = {"connector": connector, "task": task, "since": since, "time": time}
+    head = _json(fields | asdict(runs_on))
     return key, head[:-1] + b',"partitions":[' + b",".join(rows) + b"]}"
 
 
@@ -111,6 +133,7 @@ def decode(value: bytes) -> Progress:
             tuple(
                 PartitionProgress(**{k: v for k, v in row.items() if k in _FIELDS}) for row in rows
             ),
+            RunsOn(**{k: v for k, v in report.items() if k in _RUNS_ON}),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise KafkaError(f"A progress record cannot be read: {error}.") from error

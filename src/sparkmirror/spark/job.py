@@ -81,6 +81,14 @@ class CopyJob:
                     context.environment.pop(name, None)
         return rows
 
+    @property
+    def waiting(self) -> list[TaskPlan]:
+        """The plans whose Spark tasks have not begun."""
+        if self.finished.is_set():
+            return []
+        begun = self._links.begun(self._id)
+        return [plan for plan in self._plans if plan.index not in begun]
+
     def let_go(self) -> None:
         """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
         self._links.cut(self._id)

@@ -24,6 +24,8 @@ from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError, SparkMirrorError
 
+from .demand import Demand
+from .executors import Executors, described, is_dynamic, promised, registered
 from .failures import failure, first_line
 from .gateway import Pulse
 from .job import CopyJob
@@ -125,17 +127,52 @@ class SparkSession:
     def _has_work(self) -> bool:
         return any(not job.finished.is_set() for job in self._jobs)
 
+    def executors(self) -> Executors | None:
+        """Who takes tasks; None on a local master of ours, which has more slots than are worth using."""
+        if self._local is not None:
+            return None
+        context = self._running
+        if (
+            not self.is_alive
+        ):  # the cluster manager ends an application whose executors keep failing
+            raise SparkError(f"The Spark application at {self._master} has ended.")
+        try:
+            return registered(context)
+        except CALL_ERRORS as error:
+            raise failure("The Spark session is gone", error, context) from error
+
+    def described(self) -> str:
+        """The executors, for people."""
+        context = self._running
+        try:
+            return described(context)
+        except CALL_ERRORS as error:
+            raise failure("The Spark session is gone", error, context) from error
+
     @property
-    def width(self) -> int:
-        """How many copy tasks are worth running at the same time.
+    def promised(self) -> int | None:
+        """How many slots the settings ask the cluster manager for, if they do."""
+        return promised(self._user)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether Spark asks for executors while tasks wait for a slot."""
+        return is_dynamic(self._user)
+
+    def demand(self, slots: int) -> Demand:
+        """Let dynamic allocation ask for executors with so many more slots."""
+        return Demand(self._running, slots)
+
+    def width(self, slots: int) -> int:
+        """How many copy tasks are worth running at the same time, with so many slots on a cluster.
 
         On one machine one a core, unless the user has said otherwise: connector tasks that share a Python worker also share its
         requests, which is cheaper for both sides than a worker each.
         """
         if self._local is not None:
             return self._local.slots
-        left = self._query_width if self._queries is not None else 0
-        return max(1, self._slots_there - left)
+        left = _query_slots(slots) if self._queries is not None else 0
+        return max(1, slots - left)
 
     @property
     def is_roomy(self) -> bool:
@@ -143,29 +180,17 @@ class SparkSession:
         return self._local is not None
 
     @property
-    def _query_width(self) -> int:
-        """How many tasks a job of a query has. On a cluster slots are kept free for it: copy tasks never give theirs back."""
-        if self._local is not None:
-            return self._local.slots
-        return max(1, self._slots_there // 4)
-
-    @property
-    def _slots_there(self) -> int:
+    def _running(self) -> SparkContext:
         context = self._context
         if context is None:
             raise SparkError("The Spark session is not started.")
-        try:
-            return int(context.defaultParallelism)
-        except CALL_ERRORS as error:
-            raise failure("The Spark session is gone", error, context) from error
+        return context
 
     def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
-        context = self._context
-        if context is None:
-            raise SparkError("The Spark session is not started.")
+        context = self._running
         with self._lock:
             if self._links is None:
-                self._links = self._new_links()
+                self._links = self._new_links(context)
             links = self._links
         if any(plan.needs_queries for plan in plans):
             door = self.queries.door
@@ -177,31 +202,30 @@ class SparkSession:
     @property
     def queries(self) -> QueryEngine:
         """Who runs queries on this session; made when it is first asked for."""
-        context = self._context
-        if context is None:
-            raise SparkError("The Spark session is not started.")
+        context = self._running
         with self._lock:
             if self._queries is None:
                 # Spark SQL is large, and nobody without a query needs it.
                 from sparkmirror.dataplane.query.engine import QueryEngine
 
-                host = self._config.get("spark.driver.host") or socket.getfqdn()
                 is_local = self._local is not None
-                if not is_local and self._slots_there < _LEAST_SLOTS:
+                there = self.executors()
+                if there is not None and there.slots < _LEAST_SLOTS:
                     raise SparkError(
                         "Spark has one slot only, which the copy itself takes: there is none for queries.",
                         "Give the executors more cores.",
                     )
+                width = self.width(0) if there is None else _query_slots(there.slots)
                 process = self._jvm.process if is_local else None
                 jvm = None if process is None else process.pid
                 self._queries = QueryEngine(
-                    context, host, self._query_width, is_local=is_local, jvm=jvm
+                    context, _host(context), width, is_local=is_local, jvm=jvm
                 )
             return self._queries
 
-    def _new_links(self) -> DriverLinks:
+    def _new_links(self, context: SparkContext) -> DriverLinks:
         is_local = self._local is not None
-        host = self._config.get("spark.driver.host") or socket.getfqdn()
+        host = _host(context)
         try:
             return DriverLinks(host, is_local=is_local)
         except OSError as error:
@@ -238,3 +262,13 @@ class SparkSession:
         if pulse is not None:
             pulse.close()
         self._jvm.close(context)
+
+
+def _host(context: SparkContext) -> str:
+    """Where executors reach the driver, as Spark itself tells them."""
+    return context.getConf().get("spark.driver.host") or socket.getfqdn()
+
+
+def _query_slots(slots: int) -> int:
+    """How many tasks a job of a query has on a cluster. Slots are kept free for it: copy tasks never give theirs back."""
+    return max(1, slots // 4)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
+
+from pyspark import TaskContext
 
 from sparkmirror.dataplane.copy import CopyTask, LedgerRow
 from sparkmirror.dataplane.driver_link import DriverLink
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query import memory
 from sparkmirror.errors import SparkError
+from sparkmirror.formats.progress import RunsOn
 from sparkmirror.logs import log_to_stderr
 from sparkmirror.veil import VEIL
 
@@ -37,8 +41,8 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
     for plan in plans:
         for cluster in (plan.source, plan.target, plan.store_cluster):
             VEIL.learn({} if cluster is None else cluster.security.given())
-        with contextlib.closing(DriverLink(plan.link)) as link, _veiled():
-            ledger = _run(plan, lambda: is_orphan() or link.is_cut)
+        with contextlib.closing(DriverLink(plan.link, plan.index)) as link, _veiled():
+            ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link))
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
         yield from ledger
@@ -56,5 +60,13 @@ def _veiled() -> Iterator[None]:
         raise SparkError(f"{type(error).__name__}: {VEIL.hide(said)}") from None
 
 
-def _run(plan: TaskPlan, stopped: Callable[[], bool]) -> list[LedgerRow]:
-    return [] if stopped() else CopyTask(plan, stopped).run()
+def _runs_on(link: DriverLink) -> RunsOn:
+    context = TaskContext.get()
+    host = link.host or socket.gethostname()
+    if context is None:
+        return RunsOn(host)
+    return RunsOn(host, context.partitionId(), context.attemptNumber())
+
+
+def _run(plan: TaskPlan, stopped: Callable[[], bool], runs_on: RunsOn) -> list[LedgerRow]:
+    return [] if stopped() else CopyTask(plan, stopped, runs_on).run()

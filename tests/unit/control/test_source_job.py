@@ -45,8 +45,9 @@ TASK = {
 class Spark:
     """A session that cannot be started, as long as `error` says why."""
 
-    width = 1
     is_roomy = True
+    is_dynamic = False
+    promised = None
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error
@@ -54,6 +55,12 @@ class Spark:
         self.may_start = threading.Event()
         self.may_start.set()
         self.starts = 0
+
+    def executors(self) -> None:
+        """It is a local one."""
+
+    def width(self, slots: int) -> int:
+        return 1
 
     def start(self, *, queries: bool = False) -> None:
         self.starts += 1
@@ -236,6 +243,7 @@ class Job:
     """A Spark job that runs until it is told to end."""
 
     error = None
+    waiting = ()
 
     def __init__(self) -> None:
         self.finished = threading.Event()

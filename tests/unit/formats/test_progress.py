@@ -11,6 +11,7 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.formats.progress import (
     PartitionProgress,
     Progress,
+    RunsOn,
     decode,
     encode,
     encode_partition,
@@ -64,3 +65,12 @@ def test_a_newer_task_may_tell_more() -> None:
     report = Progress("c", 1, 100, 200, (ROW,))
     _, value = encode(report)
     assert decode(value.replace(b'"topic":"t"', b'"topic":"t","hue":"red"')) == report
+
+
+def test_a_report_tells_where_its_task_runs() -> None:
+    report = Progress("c", 1, 100, 200, (ROW,), RunsOn("10.0.0.7", 3, 1))
+    _, value = encode(report)
+    assert decode(value) == report
+    assert json.loads(value) | {"host": "10.0.0.7", "spark_task": 3, "attempt": 1} == json.loads(
+        value
+    )

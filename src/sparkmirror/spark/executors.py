@@ -1,0 +1,105 @@
+"""The executors of a cluster: a context in; who takes tasks, and whether a job should be planned again, out.
+
+They are asked for, not listened to: a listener would need a server for calls from the JVM, and asking takes two calls of a
+millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+
+_DRIVER = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """Those that are registered and take tasks; one that is being decommissioned does not."""
+
+    slots: int
+    """How many tasks run at once: the cores of each, divided by `spark.task.cpus`, added up."""
+    ids: frozenset[str]
+
+
+def registered(context: SparkContext) -> Executors:
+    """What the scheduler has now; raises what pyspark raises."""
+    scala: Any = context._jsc.sc()
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    slots = int(scala.maxNumConcurrentTasks(profile))
+    if str(context.master).startswith("local"):
+        return Executors(slots, frozenset({_DRIVER}))
+    ids = str(scala.getExecutorIds().mkString(","))
+    return Executors(slots, frozenset(ids.split(",")) - {""})
+
+
+def described(context: SparkContext) -> str:
+    """For people: how many executors with how many cores are registered, and where."""
+    scala: Any = context._jsc.sc()
+    found = scala.statusStore().executorList(True)
+    executors = [found.apply(index) for index in range(int(found.size()))]
+    cores = [int(each.totalCores()) for each in executors if str(each.id()) != _DRIVER]
+    return f"{_counted(cores)} registered at {context.master}"
+
+
+def _counted(cores: list[int]) -> str:
+    if not cores:
+        return "no executor is"
+    if len(cores) == 1:
+        return f"1 executor with {_of(cores[0])} is"
+    each = f"{_of(cores[0])} each" if len(set(cores)) == 1 else f"{_of(sum(cores))} in all"
+    return f"{len(cores)} executors with {each} are"
+
+
+def _of(cores: int) -> str:
+    return "1 core" if cores == 1 else f"{cores} cores"
+
+
+def promised(settings: Mapping[str, str]) -> int | None:
+    """How many slots the settings ask the cluster manager for at most; None if they do not say."""
+    per_task = max(1, _number(settings, "spark.task.cpus") or 1)
+    each = _number(settings, "spark.executor.cores") or 1
+    count = _number(
+        settings,
+        "spark.dynamicAllocation.maxExecutors"
+        if is_dynamic(settings)
+        else "spark.executor.instances",
+    )
+    cores = [_number(settings, "spark.cores.max"), count and count * each]
+    asked = [number // per_task for number in cores if number]
+    return max(1, min(asked)) if asked else None
+
+
+def _number(settings: Mapping[str, str], key: str) -> int:
+    """0 if it is not set, or not to a number (`spark.dynamicAllocation.maxExecutors=infinity`)."""
+    value = settings.get(key, "").strip()
+    return int(value) if value.isdecimal() else 0
+
+
+def is_dynamic(settings: Mapping[str, str]) -> bool:
+    """Whether Spark asks for executors by itself while tasks wait for a slot."""
+    return settings.get("spark.dynamicAllocation.enabled", "false").strip().lower() == "true"
+
+
+class ExecutorWatch:
+    """Tells when a job of `tasks` Spark tasks should be planned again because executors came or went.
+
+    At once when there are fewer slots than tasks, since a task would wait for one for as long as the others run; else when
+    nothing has changed for `steady` seconds, so that executors that come one after the other cost one planning.
+    """
+
+    def __init__(self, planned: Executors, tasks: int, steady: float) -> None:
+        self._planned = planned
+        self._tasks = tasks
+        self._steady = steady
+        self._last = planned
+        self._since = 0.0
+
+    def is_due(self, now: Executors, at: float) -> bool:
+        if now != self._last:
+            self._last, self._since = now, at
+        if now.slots < self._tasks:
+            return True
+        return now != self._planned and at - self._since >= self._steady

@@ -1,0 +1,113 @@
+"""A standalone Spark cluster as child processes: cores of each node in; a master and nodes that can be killed out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+from kafka_tools import wait_for
+
+from sparkmirror.processes import spawn
+from sparkmirror.spark.gateway import spark_home
+
+_HOST = "127.0.0.1"
+
+
+class SparkNode:
+    """A worker of the cluster, with the executors that it has started."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def executors(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self._process.pid).children()
+        return []
+
+    def kill(self) -> None:
+        """As if its machine had lost power: the node, its executors and their Python workers."""
+        family = [psutil.Process(self._process.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=10)
+        self._process.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+
+class SparkCluster:
+    """A master, and nodes with so many cores each."""
+
+    def __init__(self, folder: Path, *cores: int) -> None:
+        self._folder = folder
+        self._cores = cores
+        self._log = folder / "spark-master.log"
+        self._master: subprocess.Popen[bytes] | None = None
+        self.nodes: list[SparkNode] = []
+
+    def __enter__(self) -> Self:
+        self._master = _start("master.Master", self._log, "--host", _HOST, "--port", "0")
+        wait_for("the Spark master serves", lambda: self._find_url() or None)
+        for cores in self._cores:
+            self.add_node(cores)
+        return self
+
+    def _find_url(self) -> str:
+        """It chooses its port, and tells it in its log."""
+        for line in self._log.read_text().splitlines() if self._log.exists() else ():
+            _, found, url = line.partition("Starting Spark master at ")
+            if found:
+                return url.strip()
+        return ""
+
+    @property
+    def url(self) -> str:
+        return self._find_url()
+
+    def add_node(self, cores: int) -> SparkNode:
+        number = len(self.nodes)
+        log = self._folder / f"spark-node-{number}.log"
+        options = ["--host", _HOST, "--cores", str(cores), "--memory", "2g"]
+        options += ["--work-dir", str(self._folder / f"node-{number}"), "--webui-port", "0"]
+        node = SparkNode(_start("worker.Worker", log, *options, self.url))
+        self.nodes.append(node)
+        registered = "Successfully registered with master"
+        wait_for(
+            f"Spark node {number} is registered",
+            lambda: log.exists() and registered in log.read_text(),
+        )
+        return node
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for node in self.nodes:
+            if node.is_running:
+                node.kill()
+        if self._master is not None:
+            self._master.kill()
+            self._master.wait()
+
+
+def _start(main: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    home = spark_home()
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": _HOST,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments]
+    return spawn(command, log=log, env=environment)
