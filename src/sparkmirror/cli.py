@@ -11,6 +11,7 @@ import click
 from sparkmirror.cli_check import check
 from sparkmirror.cli_groups import offsets, sync_group, topology
 from sparkmirror.cli_preview import preview
+from sparkmirror.cli_spark import app_file, pack
 from sparkmirror.config.connector_files import read_connector
 from sparkmirror.config.environment import properties_from_environment
 from sparkmirror.config.properties import read_properties
@@ -28,7 +29,7 @@ def commands() -> None:
     """Replicate Kafka topics between clusters, exactly once, on Spark."""
 
 
-for _command in (check, preview, offsets, topology, sync_group):
+for _command in (check, preview, offsets, topology, sync_group, app_file, pack):
     commands.add_command(_command)
 
 
@@ -47,7 +48,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
         raise click.UsageError(f"Unexpected argument: {more[0]}")
     # `--clusters A B`, as MirrorMaker 2 takes it, arrives as one option value and further arguments.
     targets = [alias for text in (*clusters, *more) for alias in text.replace(",", " ").split()]
-    signals = Signals()
+    signals = _signals()
     from sparkmirror.control.runner import MirrorMaker  # pyspark takes long to import
 
     maker = MirrorMaker(read_properties(file), targets or None)
@@ -59,7 +60,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def worker(file: Path | None) -> None:
     """Run a Connect worker from a connect-distributed.properties FILE, from CONNECT_* variables, or both."""
-    signals = Signals()
+    signals = _signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     process = ConnectProcess(WorkerConfig.parse(_worker_properties(file)))
@@ -72,7 +73,7 @@ def worker(file: Path | None) -> None:
 @click.argument("connectors", nargs=-1, type=click.Path(path_type=Path))
 def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
     """Run a Connect worker without a group from FILE, with the connectors of the given files (properties or JSON)."""
-    signals = Signals()
+    signals = _signals()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     config = WorkerConfig.parse(_worker_properties(file), standalone=True)
@@ -80,6 +81,13 @@ def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
     process = ConnectProcess(config)
     signals.pass_to(process.stop)
     sys.exit(process.run(configs))
+
+
+def _signals() -> Signals:
+    signals = Signals()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started us
+        signals.end_with_parent()
+    return signals
 
 
 def _worker_properties(file: Path | None) -> dict[str, str]:

@@ -10,8 +10,11 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
+
+_LOOK_S = 1.0
 
 
 class Signals:
@@ -30,6 +33,16 @@ class Signals:
     def pass_to(self, stop: Callable[[], None]) -> None:
         """Call `stop` at every signal."""
         threading.Thread(target=self._pass_on, args=(stop,), name="signals", daemon=True).start()
+
+    def end_with_parent(self) -> None:
+        """From now on the end of our parent is a signal, too: the JVM of spark-submit does not pass on how it ends."""
+        threading.Thread(target=self._watch_parent, name="parent", daemon=True).start()
+
+    def _watch_parent(self) -> None:
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        self._heard(signal.SIGTERM, None)
 
     def _pass_on(self, stop: Callable[[], None]) -> None:
         while os.read(self._reading, 1):

@@ -23,6 +23,7 @@ from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
 from sparkmirror.errors import ConfigError
+from sparkmirror.spark.jvm import Jvm
 from sparkmirror.spark.session import SparkSession
 
 from .assembly import Assembled, distributed
@@ -46,12 +47,17 @@ _CHECKS: Mapping[ConnectorKind, Callable[[Mapping[str, str], WorkerConfig], obje
 class MirrorMaker:
     """All pairs of one properties file, in one process with one Spark session."""
 
-    def __init__(self, properties: Mapping[str, str], targets: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        targets: Sequence[str] | None = None,
+        jvm: Jvm | None = None,
+    ) -> None:
         config = MirrorMakerConfig(properties)
         for note in config.unused():
             log.warning("%s", note)
         self._pairs = config.pairs(targets)
-        self._spark = SparkSession(config.spark)
+        self._spark = SparkSession(config.spark, jvm)
         self._stopping = threading.Event()
         self._queries: dict[SourceAndTarget, QueryConfig | None] = {}
         """Of the flows that copy."""
