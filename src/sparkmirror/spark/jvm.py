@@ -60,12 +60,15 @@ class LaunchedJvm:
 
     def __init__(self) -> None:
         self._gateway: Gateway | None = None
+        self._is_ours = False
+        """Whether what pyspark keeps for the whole process is of this one, and not of a session of others."""
 
     def given(self) -> dict[str, str]:
         return spark_defaults(spark_home())
 
     def open(self, config: Mapping[str, str]) -> SparkContext:
         _require_no_other_context()
+        self._is_ours = True
         is_local = LocalMaster.parse(config["spark.master"]) is not None
         if is_local:
             options = shlex.split(config["spark.driver.extraJavaOptions"])
@@ -95,6 +98,9 @@ class LaunchedJvm:
         return getattr(SparkContext._gateway, "proc", None)
 
     def close(self, context: SparkContext | None) -> None:
+        if context is None and not self._is_ours:
+            return
+        self._is_ours = False
         process = self.process
         launched, self._gateway = self._gateway, None
         gateway = SparkContext._gateway
