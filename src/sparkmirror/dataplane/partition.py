@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sparkmirror.errors import CorruptBatch, RecordTooLarge, ReplicationError
 from sparkmirror.formats.offset_map import NO_ID, TopicIds
-from sparkmirror.formats.position import NO_FINGERPRINT, Numbering, Position, advance
+from sparkmirror.formats.position import NO_FINGERPRINT, Fingerprint, Numbering, Position, advance
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, TopicInfo
 from sparkmirror.kafka.fetch import Fetched
@@ -74,11 +74,12 @@ class PartitionCopy:
         "_addresser",
         "_base",
         "_budget",
+        "_crc",
         "_done_sequence",
         "_fed_to",
-        "_fingerprint",
         "_heard_at",
         "_is_remembered",
+        "_leader_epoch",
         "_offset",
         "_ready",
         "_settings",
@@ -117,7 +118,7 @@ class PartitionCopy:
         self._fed_to = _NEVER
         self._done_sequence = 0
         self._target_offset = 0
-        self._fingerprint = NO_FINGERPRINT
+        self._leader_epoch, self._crc = NO_FINGERPRINT
         self._topic_ids = b"", b""
         self._stream = Stream(0, settings.fetch.isolation)
         self._addresser = Addresser()
@@ -226,7 +227,7 @@ class PartitionCopy:
         if self._offset < self._fed_to or stream.next_offset <= self._offset + 1:
             return False
         self._offset = stream.next_offset - 1
-        self._fingerprint = stream.fingerprint
+        self._leader_epoch, self._crc = stream.leader_epoch, stream.crc
         return True
 
     def push(self, piece: Piece) -> None:
@@ -341,8 +342,13 @@ class PartitionCopy:
         self._offset = sent.last_offset
         self._done_sequence = advance(sent.sequence, sent.count)
         self._target_offset = base_offset + sent.count
-        self._fingerprint = piece.fingerprint
-        self._pass_over()
+        batch = piece.batch
+        if batch is not None and piece.original is None:  # the normal case, as cheap as it can be
+            self._leader_epoch, self._crc = batch.leader_epoch, batch.crc
+        else:
+            self._leader_epoch, self._crc = piece.fingerprint
+        if self._offset >= self._fed_to:
+            self._pass_over()
         self.attempts = 0
         self.records += sent.count
         self.bytes += len(sent.buffer)
@@ -395,6 +401,10 @@ class PartitionCopy:
     # -- positions ----------------------------------------------------------------------------
 
     @property
+    def _fingerprint(self) -> Fingerprint:
+        return Fingerprint(self._leader_epoch, self._crc)
+
+    @property
     def position(self) -> Position:
         """What the target has acknowledged, as it is to be recorded."""
         return replace(
@@ -416,7 +426,7 @@ class PartitionCopy:
         self._fed_to = _NEVER  # what was fetched so far does not belong to this position
         self._done_sequence = position.sequence
         self._target_offset = position.target_offset
-        self._fingerprint = position.fingerprint
+        self._leader_epoch, self._crc = position.fingerprint
         self._topic_ids = bytes.fromhex(position.source_id), bytes.fromhex(position.target_id)
 
     def is_source(self, topic_id: bytes) -> bool:

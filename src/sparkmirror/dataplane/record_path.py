@@ -254,7 +254,7 @@ class RecordCopy(PartitionCopy):
 
     def _reach(self, offset: int, fingerprint: Fingerprint) -> None:
         self._offset = offset
-        self._fingerprint = fingerprint
+        self._leader_epoch, self._crc = fingerprint
 
     def opened(self, targets: Sequence[TargetPosition]) -> None:
         """Targets that were wanted are in the store now: go on."""

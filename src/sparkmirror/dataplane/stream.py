@@ -195,10 +195,6 @@ class Stream:
             self.leader_epoch = batch.leader_epoch
             self.crc = batch.crc
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.leader_epoch, self.crc)
-
     def _add(self, view: memoryview, batch: Batch, pieces: list[Piece]) -> None:
         has_own_times = not batch.attributes & LOG_APPEND_TIME and not batch.is_timeless
         if batch.base_offset < self.next_offset or not has_own_times:

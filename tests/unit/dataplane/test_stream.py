@@ -172,13 +172,13 @@ def test_the_checksum_is_that_of_the_batch_before_the_next_offset() -> None:
     stream = Stream(5, READ_COMMITTED, Fingerprint(2, 77))
     sets = [message_set([record(offset)], 1) for offset in (3, 4)]
     stream.feed(fetched(sets))  # all of it before the offset to begin with
-    assert stream.fingerprint == (2, 77)
+    assert (stream.leader_epoch, stream.crc) == (2, 77)
     old = message_set([record(5)], 1)
     stream.feed(fetched([*sets, old]))
-    assert stream.fingerprint.crc == crc_of(old)
+    assert stream.crc == crc_of(old)
     last = batch([record(6), record(7)], base=6)
     stream.feed(fetched([last]))
-    assert stream.fingerprint == (0, crc_of(last))
+    assert (stream.leader_epoch, stream.crc) == (0, crc_of(last))
 
 
 def test_the_leader_epoch_is_that_of_the_last_batch_passed_copied_or_not() -> None:
