@@ -79,6 +79,34 @@ def test_copies_topics_and_goes_on_where_it_stopped(
 
 
 @pytest.mark.slow
+def test_a_flow_that_is_not_enabled_any_more_ends(
+    source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
+) -> None:
+    """Its connectors are in the config topic from before, and would run on."""
+    there, back = unique("there"), unique("back")
+    create_topic(source_cluster.bootstrap, there)
+    create_topic(target_cluster.bootstrap, back)
+    produce(target_cluster.bootstrap, back, events(10))
+    keys = properties(source_cluster, target_cluster, flow_topics=there)
+    before = tmp_path / "before"
+    before.mkdir()
+    with Mirror(before, keys | {"B->A.enabled": "true", "B->A.topics": back}):
+        wait_for("the way back is copied", has(source_cluster, f"B.{back}", 10))
+    produce(target_cluster.bootstrap, back, events(10, start=10))
+    produce(source_cluster.bootstrap, there, events(10))
+    with Mirror(tmp_path, keys) as mirror:
+        mirror.wait_until_says(
+            "Writing the config of connector MirrorSourceConnector (enabled=false)"
+        )
+        wait_for("the way there is copied", has(target_cluster, f"A.{there}", 10))
+        produce(source_cluster.bootstrap, there, events(10, start=10))
+        wait_for("more of it is copied", has(target_cluster, f"A.{there}", 20))
+        assert "Flow B->A:" not in mirror.output
+        assert mirror.stop() == 0
+    assert end_offsets(source_cluster.bootstrap, f"B.{back}") == {0: 10}
+
+
+@pytest.mark.slow
 def test_offset_syncs_and_progress_tell_the_truth(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +16,7 @@ from sparkmirror.spark.session import SparkSession
 
 from .config_news import ConfigNews
 from .config_store import ConfigStore
+from .file_connectors import FileConnectors
 from .herder import ConnectHerder, Identity
 from .membership import GroupSettings, WorkerGroup
 from .memory_log import MemoryLog
@@ -33,7 +33,6 @@ _STANDALONE_TOPIC = "mm2-offsets.standalone-{}.internal"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9._-]+")
 # Positions are flushed every second, so segments must be small for compaction to have something to do.
 _SMALL_SEGMENTS = {"segment.bytes": str(16 << 20)}
-Desired = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def distributed(
     config: WorkerConfig,
     identity: Identity,
     spark: SparkSession,
-    desired: Desired | None = None,
+    file: FileConnectors | None = None,
 ) -> Assembled:
     """A worker that shares its work with all that have the same `group.id`."""
     settings = _client(config)
@@ -72,7 +71,7 @@ def distributed(
         spark,
         configs=_topic_log(settings, config.config_storage, "config"),
         statuses=_topic_log(settings, config.status_storage, "status"),
-        desired=desired,
+        file=file,
     )
     group = WorkerGroup(
         settings,
@@ -112,13 +111,13 @@ def _herder(
     *,
     configs: LogFactory,
     statuses: LogFactory,
-    desired: Desired | None = None,
+    file: FileConnectors | None = None,
 ) -> ConnectHerder:
     news = ConfigNews()
     client = _client(config)
     offsets = _topic_log(client, config.offset_storage, "offset")
     stores = Stores(ConfigStore(configs, news), StatusStore(statuses), OffsetStore(offsets))
-    herder = ConnectHerder(config, identity, news, stores, spark, partial(_ask_id, client), desired)
+    herder = ConnectHerder(config, identity, news, stores, spark, partial(_ask_id, client), file)
     news.wake = herder.wake
     stores.statuses.on_status = herder.status_read
     return herder

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.worker import WorkerConfig
@@ -18,6 +18,7 @@ from sparkmirror.kafka.cluster import back_off
 from sparkmirror.spark.session import SparkSession
 
 from .config_news import ConfigNews
+from .file_connectors import FileConnectors
 from .forwarding import WorkerClient
 from .group_assignment import Group, GroupAssignment
 from .loggers import LOGGERS
@@ -65,7 +66,7 @@ class ConnectHerder:
         stores: Stores,
         spark: SparkSession,
         cluster_id: Callable[[], str],
-        desired: Mapping[str, Mapping[str, str]] | None = None,
+        file: FileConnectors | None = None,
     ) -> None:
         self.config = config
         self._cluster_id = cluster_id
@@ -82,7 +83,7 @@ class ConnectHerder:
         self._notes: dict[Item, str] = {}
         """What people should know of what runs here."""
         self._waits = back_off(*_RETRY_S)
-        self._desired = dict(desired or {})
+        self._file = file
         self._group: Group | None = None
         self.statuses = Statuses(stores.statuses, identity.worker_id, lambda: self.group.generation)
         self.worker = Worker(config, spark, stores.offsets, self)
@@ -279,7 +280,7 @@ class ConnectHerder:
             config = self.stores.configs.snapshot()
             self._rotate_key(config)
             if not self._was_leader:
-                self._write_desired(config)
+                self._write_file(config)
         self._was_leader = is_leader
 
     def _rotate_key(self, config: ClusterConfig) -> None:
@@ -291,12 +292,14 @@ class ConnectHerder:
             key = new_session_key(signing.key_algorithm, signing.key_size, now)
             self.stores.configs.put_session_key(key)
 
-    def _write_desired(self, config: ClusterConfig) -> None:
-        """Connectors that a file asks for (dedicated mode): written if they are not so already; never removed."""
-        for name, props in self._desired.items():
-            if config.connectors.get(name) != props:
-                log.info("Writing the config of connector %s.", name)
-                self.stores.configs.put_connector(name, props, None)
+    def _write_file(self, config: ClusterConfig) -> None:
+        """Dedicated mode: have the connectors as the file has them, before one is started as it was stored."""
+        due = {} if self._file is None else self._file.to_write(config.connectors)
+        for name, props in due.items():
+            log.info("Writing the config of connector %s (enabled=%s).", name, props["enabled"])
+            self.stores.configs.put_connector(name, props, None)
+        if due:
+            self.stores.configs.refresh(self.config.worker_sync_timeout_ms / 1000)
 
     def _obey_news(self) -> None:
         for namespace, level in self._news.take_levels().items():

@@ -27,6 +27,7 @@ from sparkmirror.spark.jvm import Jvm
 from sparkmirror.spark.session import SparkSession
 
 from .assembly import Assembled, distributed
+from .file_connectors import FileConnectors
 from .herder import Identity
 from .process import start_quietly
 from .query_check import SparkCheck
@@ -77,14 +78,21 @@ class MirrorMaker:
         worker = WorkerConfig.parse(
             {**STANDARD_PROVIDERS, **config.worker_config(pair), **config.mirror}
         )
-        desired = {}
-        for kind in config.connector_kinds(pair):
+        kinds = config.connector_kinds(pair)
+        for kind in kinds:
             settings = _CHECKS[kind](config.connector_config(pair, kind), worker)
             if isinstance(settings, SourceSettings):
                 self._queries[pair] = settings.config.query
-            props = config.written_config(pair, kind)
-            desired[props["name"]] = props
-        return distributed(worker, self._identity(pair), self._spark, desired)
+        configs = {kind: config.written_config(pair, kind) for kind in _CHECKS}
+        file = FileConnectors(
+            {configs[kind]["name"]: configs[kind] for kind in kinds},
+            {
+                props["name"]: {**props, "enabled": "false"}
+                for kind, props in configs.items()
+                if kind not in kinds
+            },
+        )
+        return distributed(worker, self._identity(pair), self._spark, file)
 
     def _identity(self, pair: SourceAndTarget) -> Identity:
         if self._bound is None:
