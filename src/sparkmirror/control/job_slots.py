@@ -20,7 +20,7 @@ from sparkmirror.spark.session import SparkSession
 log = logging.getLogger(__name__)
 _LOOK_S = 0.25
 _LATE_S = 15.0
-"""How long a Spark task may wait for a slot before that is told."""
+"""How long a Spark task may wait for a slot before state and log show it."""
 _STEADY_S, _MOST_STEADY_S = 3.0, 48.0
 _OFTEN_S = 60.0
 
@@ -53,7 +53,7 @@ class JobSlots:
     def wait(
         self, wanted: int, changed: threading.Event, late: Callable[[str], None]
     ) -> int | None:
-        """How many slots there are to plan for, waited for; None once `changed` is set. `late` is told why it takes long."""
+        """How many slots there are to plan for, waited for; None once `changed` is set. `late` gets the reason after 15 s."""
         spark = self._spark
         began = since = time.monotonic()
         seen: Executors | None = None

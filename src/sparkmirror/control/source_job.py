@@ -97,7 +97,7 @@ class SourceJob:
         """False while nothing will be copied before the tasks change."""
         self._standing: dict[int, dict[TopicPartition, Standing]] = {}
         self._attempts: dict[int, int] = {}
-        """Of tasks that stand still, as they were told last."""
+        """Of tasks that stand still: the count that the watcher got last."""
         self._refused: AccessFailed | None = None
         self._reaches: dict[int, QueryReach] = {}
         """By task, from which offsets on the query applies."""
@@ -111,7 +111,7 @@ class SourceJob:
                 return
             self._tasks = dict(tasks)
             for gone in [task for task in self._standing if task not in tasks]:
-                self._standing.pop(gone)  # if it comes back it begins anew
+                self._standing.pop(gone)  # if it comes back it starts without them
                 self._attempts.pop(gone, None)
                 self._reaches.pop(gone, None)
             self._end_copying()
@@ -143,7 +143,7 @@ class SourceJob:
     def _run(self) -> None:
         try:
             self._loop()
-        except BaseException as error:  # a mistake of ours: shown as one, with its trace in the log
+        except BaseException as error:  # a defect: shown as one, with its trace in the log
             self.is_alive = False
             self._watcher.failed(
                 SparkMirrorError(f"The source tasks of {self._name} crashed: {error!r}")
@@ -183,7 +183,7 @@ class SourceJob:
                 return
             self._changed.clear()
             tasks = dict(self._tasks)
-            # What stood still before stays noted: if it goes on in the next job, that is to be told.
+            # What stood still before stays noted: the watcher gets a call when the next job copies it.
             self._standing = {task: self._standing.get(task, {}) for task in tasks}
             self._reaches = {task: self._reaches.get(task, QueryReach()) for task in tasks}
         if not any(assigned_partitions(task) for task in tasks.values()):
@@ -255,12 +255,12 @@ class SourceJob:
         plans = task_plans(self._name, settings, tasks, clusters, room)
         self._placed = where([plan.partitions for plan in plans])
         self._loads.keep(self._placed)
-        # Those that give way take nothing of anybody's share where there is room for them.
+        # Query tasks run at low CPU priority, and take nothing of other jobs' share where slots are plenty.
         self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
         return plans
 
     def _note_refusal(self, refused: AccessFailed | None) -> None:
-        """Tasks cannot report to a target that does not let them in: that they stand still is told from here."""
+        """Tasks cannot report to a target that refuses their login: their state is set here."""
         if refused is not self._refused:  # the same until it is asked again
             self._refused = refused
             self._hold_up(_WITHOUT_TARGET, None if refused is None else str(refused))

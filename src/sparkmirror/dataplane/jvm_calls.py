@@ -17,8 +17,8 @@ CALL_ERRORS = (Py4JError, OSError, *_FOUND_NONE)
 def is_gone(error: BaseException, context: SparkContext | None) -> bool:
     """Whether a call failed because the JVM or the context is not there any more, or Java threw.
 
-    A TypeError while the context is there is a mistake of ours, or a version of pyspark that has another interface: trying again
-    would hide it.
+    A TypeError while the context is there is a defect of sparkmirror, or a version of pyspark that has another interface:
+    trying again would hide it.
     """
     if isinstance(error, _FOUND_NONE):
         return context is None or context._jsc is None

@@ -68,8 +68,8 @@ class CopyJob:
             self.finished.set()
 
     def _rows(self, plans: Sequence[TaskPlan]) -> RDD[LedgerRow]:
-        """The ledgers of plans of one kind. Those that give way have Python workers of their own: one that did so once cannot
-        come back, and would be given to others."""
+        """The ledgers of plans of one kind. Those at low CPU priority have Python workers of their own: a worker cannot
+        raise its priority again, and Spark would reuse it for other plans."""
         context = self._context
         rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
         with _environment:

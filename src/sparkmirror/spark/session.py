@@ -86,7 +86,7 @@ class SparkSession:
     def start(self, *, queries: bool = False) -> None:
         """Start the JVM and the context unless they are there.
 
-        One that was not started for queries is slow at them: it is started anew for the first, unless it has work to do.
+        One that was not started for queries is slow at them: the first query starts another, unless this one has work to do.
         ConfigError if this version of PySpark is not supported.
         """
         require_supported(pyspark.__version__, queries=queries)
@@ -128,7 +128,7 @@ class SparkSession:
         return any(not job.finished.is_set() for job in self._jobs)
 
     def executors(self) -> Executors | None:
-        """Who takes tasks; None on a local master of ours, which has more slots than are worth using."""
+        """Who takes tasks; None on a local master, which has more slots than are worth using."""
         if self._local is not None:
             return None
         context = self._running

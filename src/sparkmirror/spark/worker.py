@@ -50,7 +50,7 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
 
 @contextlib.contextmanager
 def _veiled() -> Iterator[None]:
-    """Spark logs what a task fails with, and shows it on its page: no secret may be in it, not even by a mistake of ours."""
+    """Spark logs what a task fails with, and shows it on its page: no secret may be in it, not even by a defect."""
     try:
         yield
     except Exception as error:
