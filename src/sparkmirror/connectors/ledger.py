@@ -14,7 +14,7 @@ from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.formats import java_json
 from sparkmirror.formats.connect import default_partition
 from sparkmirror.kafka import admin, log, records
-from sparkmirror.kafka.batches import Batch, whole_batches
+from sparkmirror.kafka.batches import is_control, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.row_batches import Row, append_in_batches
@@ -86,7 +86,7 @@ class Ledger:
         for key in keys:
             for fetched in log.read(self._cluster, *key, starts[key], ends[key], _LIMITS):
                 for view in whole_batches(fetched.records):
-                    if Batch(view).is_control:
+                    if is_control(view):
                         continue
                     for record in records.decode(view):
                         name = self._name(record.key)

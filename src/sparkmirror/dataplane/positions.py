@@ -15,7 +15,13 @@ from sparkmirror.formats import position as formats
 from sparkmirror.formats.connect import default_partition, source_offset_key
 from sparkmirror.formats.position import Entry, Fold, Position
 from sparkmirror.kafka import admin, log, records
-from sparkmirror.kafka.batches import Batch, whole_batches
+from sparkmirror.kafka.batches import (
+    base_offset_of,
+    end_offset,
+    has_gaps,
+    is_control,
+    whole_batches,
+)
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits, TopicPartition
 from sparkmirror.kafka.row_batches import Row, append_in_batches
@@ -99,17 +105,15 @@ class PositionStore:
             return True
         for fetched in log.read(self._cluster, self.address.topic, partition, start, end, _LIMITS):
             for view in whole_batches(fetched.records):
-                batch = Batch(view)
-                is_whole = batch.count == batch.last_offset_delta + 1
-                if has_all and (batch.base_offset > start or not is_whole):
+                if has_all and (base_offset_of(view) > start or has_gaps(view)):
                     return False
                 self._apply(view, start)
-                start = batch.last_offset + 1
+                start = end_offset(view)
         self._read_to[partition] = max(start, end)
         return True
 
     def _apply(self, view: memoryview, start: int) -> None:
-        if Batch(view).is_control:
+        if is_control(view):
             return
         for record in records.decode(view):
             if record.offset < start or record.key is None:

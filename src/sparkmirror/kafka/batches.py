@@ -146,6 +146,19 @@ def crc_of(view: memoryview) -> int:
     return int(_U32.unpack_from(view, 17 if view[16] >= 2 else 12)[0])
 
 
+def is_control(view: memoryview) -> bool:
+    """Whether a batch of any magic holds a marker of a transaction, and no records."""
+    return magic_of(view) >= 2 and Batch(view).is_control
+
+
+def has_gaps(view: memoryview) -> bool:
+    """Whether records between the first and the last of a batch are missing; not told of magic < 2."""
+    if magic_of(view) < 2:
+        return False
+    batch = Batch(view)
+    return bool(batch.count != batch.last_offset_delta + 1)
+
+
 def end_offset(view: memoryview) -> int:
     """The offset after the last record of a batch (magic < 2: a message set's own offset is its last record's)."""
     (base,) = _I64.unpack_from(view)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.kafka import admin, records, topic_configs
 from sparkmirror.kafka import log as kafka_log
-from sparkmirror.kafka.batches import Batch, end_offset, magic_of, whole_batches
+from sparkmirror.kafka.batches import end_offset, is_control, whole_batches
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, Fetched, FetchLimits, TopicPartition
 
@@ -282,7 +282,7 @@ def _take(line: UnreadTimes, fetched: Fetched, upto: int) -> None:
         if end <= line.end:
             continue
         begin = line.end
-        if magic_of(view) < 2 or not Batch(view).is_control:
+        if not is_control(view):
             for record in records.decode(view):
                 if begin <= record.offset < upto:
                     line.take(record.offset, record.timestamp)

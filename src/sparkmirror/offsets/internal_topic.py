@@ -10,7 +10,7 @@ from typing import TypeVar
 from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka import log as kafka_log
-from sparkmirror.kafka.batches import Batch, end_offset, magic_of, whole_batches
+from sparkmirror.kafka.batches import end_offset, is_control, whole_batches
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.denials import Operation, needs, sentence
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
@@ -96,7 +96,7 @@ class InternalTopic:
         fetched = kafka_log.fetch_once(self._cluster, self.name, 0, self.position, limits)
         found: list[Record] = []
         for view in whole_batches(fetched.records):
-            if magic_of(view) < 2 or not Batch(view).is_control:
+            if not is_control(view):
                 found += [r for r in records.decode(view) if r.offset >= self.position]
             self.position = end_offset(view)
         return found
