@@ -16,7 +16,7 @@ from sparkmirror.errors import BrokerError, SparkMirrorError
 from sparkmirror.kafka import messages, topic_configs
 from sparkmirror.kafka.admin import ConfigEntry
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.property_support import Properties, PropertySupport
+from sparkmirror.kafka.property_support import FORMAT, Properties, PropertySupport
 from sparkmirror.kafka.topic_configs import Alteration
 from sparkmirror.policy.filters import ConfigPropertyFilter
 
@@ -73,6 +73,10 @@ def alterations(
         if not is_copied(entry, wanted):
             continue
         if entry.is_default and not with_defaults:
+            if (
+                entry.name == FORMAT
+            ):  # may be set on the remote topic so that copying is possible at all
+                continue
             found.append(Alteration(entry.name, "DELETE"))
         elif entry.value is not None:
             found.append(Alteration(entry.name, "SET", entry.value))

@@ -19,12 +19,12 @@ Properties = Mapping[str, str | None]
 Send = Callable[[Mapping[str, Properties]], Mapping[str, BrokerError]]
 """Sends properties of topics; gives the topics that were refused."""
 
-_FORMAT = "message.format.version"
+FORMAT = "message.format.version"
 _NUMBERED = (0, 11)
 """The first format that has a place for producer ids and sequence numbers."""
 _UNKNOWN_NAME = re.compile(r"\(Unknown topic config name: (?P<name>[^\s()]+)\)\.$")
 _UNKNOWN_FORMAT = re.compile(
-    rf"Invalid value (?P<value>\S+) for configuration (?P<name>{re.escape(_FORMAT)}): "
+    rf"Invalid value (?P<value>\S+) for configuration (?P<name>{re.escape(FORMAT)}): "
 )
 _VERSION = re.compile(r"(\d+)\.(\d+)\b")
 
@@ -58,7 +58,7 @@ class PropertySupport:
             return "the cluster does not know this property"
         if (name, value) in self._refused:
             return f"the cluster does not know the version {value}"
-        if name == _FORMAT and is_unnumbered(value):
+        if name == FORMAT and is_unnumbered(value):
             return f"copying exactly once needs 0.11 or later, and not {value}"
         return ""
 

@@ -54,6 +54,12 @@ def test_a_sync_sets_the_sources_defaults_if_they_are_to_count() -> None:
     assert told(*entries, with_defaults=True) == {"name-1": "value-1", "name-2": "value-2"}
 
 
+def test_a_format_that_was_set_on_the_remote_topic_stays() -> None:
+    """It is the remedy where the target's brokers default to a format without sequence numbers."""
+    assert told(entry("message.format.version", "2.4-IV1", DEFAULT)) == {}
+    assert told(entry("message.format.version", "2.4-IV1")) == {"message.format.version": "2.4-IV1"}
+
+
 @pytest.mark.parametrize("source", [BROKER, BROKERS])
 def test_values_that_were_set_for_the_sources_brokers_while_they_run_are_copied(
     source: int,
