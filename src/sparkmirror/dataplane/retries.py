@@ -11,9 +11,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparkmirror.kafka.cluster import QUIET_TRIES
+
 log = logging.getLogger(__name__)
 
-QUIET_TRIES = 3
 _AGAIN_S = 30.0
 _MOST_NAMED = 5
 
@@ -60,6 +61,8 @@ class RetryLog:
 
     def passed(self, partition: Hashable) -> None:
         """A try has succeeded. Called for every acknowledged batch."""
+        for retried in self._causes.values():
+            retried.partitions.pop(partition, None)
         if self._told and partition in self._told:
             self._recovered[partition] = self._told.pop(partition)
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sparkmirror.kafka import messages, records
+from sparkmirror.kafka.cluster import QUIET_TRIES
 from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.row_batches import BATCH_BYTES, TOO_LARGE, Row, cut, too_large_remedy
 from sparkmirror.kafka.settings import ClientSettings
@@ -22,8 +23,6 @@ from .sending import NETWORK_EXCEPTION, Sender, SideWrite
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_LASTING_S: Final = 30.0
-"""A retriable error that lasts longer is logged."""
 _TELL_AGAIN_S: Final = 600.0
 
 
@@ -110,26 +109,26 @@ class _Part(Generic[T]):
 class RefusalLog:
     """Logs refused writes to one topic: each kind of trouble at once, then one line every ten minutes with their number.
 
-    Retriable errors are logged when a partition has had them for half a minute; broken connections never, since the sender
-    logs those. Invariant: `_since` has the partitions whose last write failed, with the moment of the first failure.
+    Retriable errors are logged when more than three writes to a partition had them, one after the other; broken connections
+    never, since the sender logs those. Invariant: `_tries` has the partitions whose last write failed, with how many did.
     """
 
     def __init__(self, topic: str, kind: Kind, cluster: ClientSettings) -> None:
         self._topic = topic
         self._kind = kind
         self._cluster = cluster
-        self._since: dict[int, float] = {}
+        self._tries: dict[int, int] = {}
         self._told: dict[int, float] = {}
         self._untold = 0
 
     def passed(self, partition: int) -> None:
-        self._since.pop(partition, None)
+        self._tries.pop(partition, None)
 
     def refused(
         self, partition: int, code: int, text: str | None, outcome: Outcome, now: float
     ) -> None:
-        since = self._since.setdefault(partition, now)
-        level = self._level(code, outcome, now - since)
+        tries = self._tries[partition] = self._tries.get(partition, 0) + 1
+        level = self._level(code, outcome, tries)
         error = self._error(code, text, outcome)
         if level == logging.DEBUG:
             log.debug("%s", error)
@@ -144,11 +143,11 @@ class RefusalLog:
         self._told[level], self._untold = now, 0
 
     @staticmethod
-    def _level(code: int, outcome: Outcome, lasting: float) -> int:
+    def _level(code: int, outcome: Outcome, tries: int) -> int:
         if code == NETWORK_EXCEPTION:
             return logging.DEBUG
         if messages.is_retriable(code):
-            return logging.WARNING if lasting > _LASTING_S else logging.DEBUG
+            return logging.WARNING if tries > QUIET_TRIES else logging.DEBUG
         return logging.WARNING if outcome is Outcome.SPLIT else logging.ERROR
 
     def _error(self, code: int, text: str | None, outcome: Outcome) -> Exception:

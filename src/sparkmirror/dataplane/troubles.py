@@ -21,7 +21,7 @@ from sparkmirror.errors import (
 )
 from sparkmirror.formats.position import Numbering, Position
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, QUIET_TRIES, Cluster
 from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.veil import VEIL
@@ -35,7 +35,7 @@ from .record_path import RecordCopy
 from .record_resume import RecordResumer
 from .reporting import Reporter, Standing
 from .resume import Outcome, now_ms
-from .retries import QUIET_TRIES, Cause, RetryLog
+from .retries import Cause, RetryLog
 from .routing import Routings
 from .sending import Sender
 

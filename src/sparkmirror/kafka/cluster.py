@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +16,11 @@ from sparkmirror.kafka.denials import needs, sentence
 from sparkmirror.kafka.request_parts import Bound, cut
 from sparkmirror.kafka.settings import ClientSettings
 
+log = logging.getLogger(__name__)
+
 NO_TOPIC_ID = bytes(16)
+QUIET_TRIES = 3
+"""What is tried more often than that is logged."""
 _NAMES = Bound(2000)
 _REFUSED_WAITS_S = (1.0, 15.0)
 T = TypeVar("T")
@@ -185,13 +190,23 @@ class Cluster:
         return self.call_node(self.controller, request, most)
 
     def retrying(self, action: Callable[[], T], deadline: float) -> T:
-        """Repeat while the error's flag says that it may pass, until `deadline` (monotonic)."""
-        for wait in back_off(self.settings.retry_backoff, self.settings.retry_backoff_max):
+        """Repeat while the error's flag says that it may pass, until `deadline` (monotonic). More than three tries are logged."""
+        waits = back_off(self.settings.retry_backoff, self.settings.retry_backoff_max)
+        for tries, wait in enumerate(waits, 1):
             try:
                 return action()
             except KafkaError as error:
-                if not error.retriable or time.monotonic() + wait > deadline:
+                left = deadline - time.monotonic()
+                if not error.retriable or wait > left:
                     raise
+                if tries == QUIET_TRIES + 1:
+                    log.warning(
+                        "%s %d tries so far, next try in %.1f s, at most %.0f s more.",
+                        error,
+                        tries,
+                        wait,
+                        left,
+                    )
                 time.sleep(wait)
         raise AssertionError  # back_off never ends
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import admin
-from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, QUIET_TRIES, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class TargetTopics:
         self._gone: set[bytes] = set()
         self._looked_at: set[str] = set()
         self.recreated: dict[str, Seen] = {}
+        self._unanswered: dict[str, int] = {}
+        """How often the ends of a topic could not be told, one look after the other."""
 
     def look(self, names: Collection[str]) -> None:
         """Read the metadata of these topics."""
@@ -111,11 +113,24 @@ class TargetTopics:
             try:
                 found |= self._asked(its)
             except BrokerError as error:
-                log.debug("%s", error)
+                self._tell(its[0][0], error)
         return found
 
+    def _tell(self, topic: str, error: BrokerError) -> None:
+        """Log an error that has lasted for more than three looks, once."""
+        tries = self._unanswered[topic] = self._unanswered.get(topic, 0) + 1
+        if tries == QUIET_TRIES + 1:
+            log.warning(
+                "%s No checkpoints of topic %s are written until its end is known; next try with the next checkpoints.",
+                error,
+                topic,
+            )
+
     def _asked(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return admin.list_offsets(self._cluster, keys, admin.LATEST) if keys else {}
+        found = admin.list_offsets(self._cluster, keys, admin.LATEST) if keys else {}
+        for name in {key[0] for key in found} & self._unanswered.keys():
+            del self._unanswered[name]
+        return found
 
     def has(self, key: TopicPartition) -> bool:
         """Whether there was such a partition at the last look."""

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from sparkmirror.dataplane.retries import QUIET_TRIES, Cause, RetryLog
+from sparkmirror.dataplane.retries import Cause, RetryLog
+from sparkmirror.kafka.cluster import QUIET_TRIES
 
 FULL = Cause("writing to cluster B", "NOT_ENOUGH_REPLICAS")
 GONE = Cause("reading from cluster A", "UNKNOWN_TOPIC_OR_PARTITION")
@@ -72,7 +73,20 @@ def test_only_what_was_told_recovers(
     retries.passed("t-1")
     retries.tell(1.0)
     retries.tell(2.0)
+    retries.tell(40.0)  # when the cause would have its next line
     assert caplog.messages[1:] == ["Flow A->B: t-0 recovered after 9 tries."]
+
+
+def test_what_has_recovered_before_the_line_is_due_has_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    retries = RetryLog("A->B")
+    retries.failed("t-0", FULL, 4, 1.0)
+    retries.failed("t-1", FULL, 4, 1.0)
+    retries.passed("t-0")
+    retries.tell(0.0)
+    (line,) = caplog.messages
+    assert "retrying t-1: " in line
 
 
 def test_a_cause_that_came_back_is_told_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -143,17 +143,20 @@ def test_that_batches_get_smaller_does_not_keep_an_error_back(
     assert len(refused.says(messages.MESSAGE_TOO_LARGE, 3.0)) == 1
 
 
-def test_an_error_that_may_pass_is_logged_only_if_it_lasts(
+def test_an_error_that_may_pass_is_logged_after_three_tries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refused = Refused(caplog)
-    assert refused.says(NOT_ENOUGH_REPLICAS, 0.0) == []
-    assert refused.says(NOT_ENOUGH_REPLICAS, 29.0) == []
+    for second in range(3):
+        assert refused.says(NOT_ENOUGH_REPLICAS, float(second)) == []
     refused.log.passed(0)
-    assert refused.says(NOT_ENOUGH_REPLICAS, 31.0) == []
-    assert refused.says(NOT_ENOUGH_REPLICAS, 60.0) == []
-    (line,) = refused.says(NOT_ENOUGH_REPLICAS, 62.0)
+    for second in range(3):
+        assert refused.says(NOT_ENOUGH_REPLICAS, 10.0 + second) == []
+    (line,) = refused.says(NOT_ENOUGH_REPLICAS, 13.0)
     assert line.startswith("WARNING ")
+    assert "NOT_ENOUGH_REPLICAS" in line
+    assert "topic offsets" in line
+    assert line.endswith("They are written again.")
 
 
 def test_a_broken_connection_is_not_logged_here(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkmirror.errors import BrokerError
 from sparkmirror.formats.mirror import Checkpoint, OffsetSync
 from sparkmirror.formats.offset_map import NO_ID, Place, Segment, TopicIds
+from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster, TopicInfo
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.offsets.checkpoint_news import Verdict, judged, judged_by_time
@@ -134,6 +136,32 @@ def topics_of(*answers: bytes) -> Iterator[TargetTopics]:
         cluster.refresh = lambda _, info=info: cluster.topics.update({"A.t": info})  # type: ignore[method-assign,misc]
         topics.look(["A.t"])
         yield topics
+
+
+def test_an_end_that_cannot_be_told_is_logged_after_three_looks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (topics,) = topics_of(NEW)
+    answers: list[dict[tuple[str, int], int] | None] = [*[None] * 6, {("A.t", 0): 5}, *[None] * 4]
+
+    def list_offsets(*_: object) -> dict[tuple[str, int], int]:
+        if (answer := answers[0]) is None:
+            raise BrokerError(
+                5, "LEADER_NOT_AVAILABLE", "Asking for the end of A.t", retriable=True
+            )
+        return answer
+
+    monkeypatch.setattr(admin, "list_offsets", list_offsets)
+    monkeypatch.setattr(topics, "_is_led", lambda _: True)
+    lines = []
+    while answers:
+        caplog.clear()
+        topics.ends([("A.t", 0)])
+        lines.append([row.getMessage() for row in caplog.records if row.levelname == "WARNING"])
+        answers.pop(0)
+    assert [number for number, found in enumerate(lines) if found] == [3, 10]
+    assert "A.t" in lines[3][0]
+    assert "next try" in lines[3][0]
 
 
 def test_a_broker_that_still_names_the_old_topic_is_not_believed() -> None:
