@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import FetchAnswer, Fetched, Wanted
 
 from .fetch_channels import FetchChannels
@@ -58,12 +58,12 @@ class Fetcher:
         self._copies[copy.key] = copy
         if not copy.active or copy.fetch_trouble:
             return self.forget(copy)
-        if copy.ready_bytes >= self._settings.partition_buffer_bytes:
-            return self.forget(copy)
         info = self._cluster.topics.get(copy.key[0])
         part = info.partitions.get(copy.key[1]) if info is not None else None
         if info is None or part is None:  # deleted: when it is there again, it may be another
             return self._stop(copy, messages.UNKNOWN_TOPIC_OR_PARTITION)
+        if copy.ready_bytes >= self._settings.partition_buffer_bytes:
+            return self.forget(copy)
         if part.leader not in self._cluster.brokers:
             self.stale = True
             return self._stop(copy, messages.LEADER_NOT_AVAILABLE)
@@ -115,6 +115,13 @@ class Fetcher:
         for key in [key for key, (follower, _) in self._followers.items() if follower == node]:
             del self._followers[key]
         self.stale = True
+        for copy in [self._copies[key] for key, home in self._home.items() if home == node]:
+            if not self._has_id(copy):  # it may have been created again before the next connection
+                self._stop(copy, messages.LEADER_NOT_AVAILABLE)
+
+    def _has_id(self, copy: PartitionCopy) -> bool:
+        info = self._cluster.topics.get(copy.key[0])
+        return info is None or info.topic_id != NO_TOPIC_ID
 
     # -- answers ------------------------------------------------------------------------------
 

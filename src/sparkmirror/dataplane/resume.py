@@ -190,7 +190,7 @@ class Resumer:
         for part in parts:
             try:
                 before = self._position(part, known)
-                after = self._decide(part, before, facts, outcome)
+                after = self._with_ids(part, self._decide(part, before, facts, outcome))
             except (ReplicationError, BrokerError) as error:
                 outcome.failed[part.key] = error
                 continue
@@ -240,12 +240,16 @@ class Resumer:
     def _without_ids(
         self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
     ) -> dict[PartitionPlan, Position]:
-        """The positions of partitions whose source topic has no id (brokers before 2.8) to tell it from another."""
-        found = {part: self._position(part, known) for part in parts if not self._source_id(part)}
+        """The positions of partitions whose source topic no id tells from another.
+
+        Brokers before 2.8 have none, nor do the positions that were written before such brokers were upgraded.
+        """
+        found = {part: self._position(part, known) for part in parts}
         return {
             part: position
             for part, position in found.items()
             if position is not None and position.numbering is not None and position.offset >= 0
+            if not position.source_id or not self._source_id(part)
         }
 
     def _truncations(
@@ -283,6 +287,14 @@ class Resumer:
         return position.source_id in ("", self._source_id(part)) or not self._source_id(part)
 
     # -- decisions ----------------------------------------------------------------------------
+
+    def _with_ids(self, part: PartitionPlan, position: Position) -> Position:
+        """The position with the topic ids that its clusters did not have when it was first written."""
+        if not position.source_id:
+            position = replace(position, source_id=self._source_id(part))
+        if not position.target_id and position.transforms is None:
+            position = replace(position, target_id=self._target_id(part))
+        return position
 
     def _decide(
         self, part: PartitionPlan, position: Position | None, facts: Facts, outcome: Outcome

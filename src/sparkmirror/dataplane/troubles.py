@@ -266,10 +266,21 @@ class Troubles:
         if self._wait_or_resume(copy, code, now, at_target=False):
             return copy.is_idle
         if self._troubled[copy] <= now:
+            if self._may_be_another(copy):
+                return copy.is_idle
             copy.fetch_trouble = messages.NONE
             self._troubled.pop(copy)
             self._ends.fetcher.want(copy)
         return False
+
+    def _may_be_another(self, copy: PartitionCopy) -> bool:
+        """Whether a source topic that could not be read for a while has no id: then its records tell whether it is the same."""
+        source, plan = self._ends.source, copy.plan
+        info = source.topics.get(plan.topic)
+        if info is None or info.topic_id != NO_TOPIC_ID:
+            return False
+        part = info.partitions.get(plan.partition)
+        return part is not None and part.leader in source.brokers
 
     def _wait_or_resume(
         self, copy: PartitionCopy, code: int, now: float, *, at_target: bool
@@ -296,9 +307,9 @@ class Troubles:
                 wait = cluster.settings.retry_backoff_max
                 self._wait(copy, code, now, wait, at_target=at_target)
                 return False
-            if info.topic_id == NO_TOPIC_ID:
+            if info.topic_id == NO_TOPIC_ID or not recorded:
                 return True  # it may be another one: its records tell
-            return recorded not in ("", info.topic_id.hex())
+            return recorded != info.topic_id.hex()
         return False
 
     def _wait(

@@ -66,6 +66,17 @@ class TopicIds(NamedTuple):
     source: bytes = NO_ID
     target: bytes = NO_ID
 
+    def agrees(self, other: TopicIds) -> bool:
+        """Whether both may be of the same topics. Brokers before 2.8 tell no ids, and after an upgrade they do."""
+        return all(NO_ID in ids or ids[0] == ids[1] for ids in zip(self, other, strict=True))
+
+    def or_else(self, other: TopicIds) -> TopicIds:
+        """These ids, and those of `other` where they are not known."""
+        return TopicIds(
+            other.source if self.source == NO_ID else self.source,
+            other.target if self.target == NO_ID else self.target,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -89,7 +89,7 @@ class MapWriter:
             growing.add(run)
         else:
             self._close(place)
-            if self._ids.get(place, ids) != ids:
+            if not self._ids.get(place, ids).agrees(ids):
                 self._drop(place)
             self._ids[place] = ids
             self._growing[place] = _Growing(place, ids, run)
@@ -125,7 +125,7 @@ class MapWriter:
     def give_back(self, segments: Iterable[Segment]) -> None:
         """These were not written: they are to be taken again, unless they have grown meanwhile and are anyway."""
         for segment in segments:
-            if self._ids.get(segment.place, segment.ids) != segment.ids:
+            if not self._ids.get(segment.place, segment.ids).agrees(segment.ids):
                 continue
             growing = self._growing.get(segment.place)
             if growing is not None and growing.segment().key == segment.key:

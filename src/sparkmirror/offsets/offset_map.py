@@ -29,8 +29,9 @@ class PartitionMap:
     """The segments of one partition.
 
     Invariants: `_segments` holds all that is in the topic, by target offset, each with its place in the log; `ids` are those of
-    the newest. `_line` holds those of `ids` in the order of the target's offsets, without overlaps, and without what others
-    contain or contradict. `_index` is of that line. Both are None until they are needed again.
+    the newest, or of the ones before it where it has none. `_line` holds those that agree with `ids` in the order of the target's
+    offsets, without overlaps, and without what others contain or contradict. `_index` is of that line. Both are None until they
+    are needed again.
     """
 
     __slots__ = (
@@ -64,16 +65,22 @@ class PartitionMap:
         is_newest = order > self._newest
         if is_newest:
             self._newest = order
-            if segment.ids != self.ids:
-                self.ids = segment.ids
-                self._line = None
-                self._reached = -1
-        if segment.ids == self.ids and segment.target_end > self._reached:
+            self._take_ids(segment.ids)
+        if segment.ids.agrees(self.ids) and segment.target_end > self._reached:
             self._reached, self.written_at = segment.target_end, written_at
-        if self._line and is_newest and segment.ids == self.ids:
+        if self._line and is_newest and segment.ids.agrees(self.ids):
             self._join(self._line, segment)
         else:
             self._line = None
+
+    def _take_ids(self, ids: TopicIds) -> None:
+        """Those of the newest segment."""
+        if ids.agrees(self.ids):
+            ids = ids.or_else(self.ids)
+        else:
+            self._reached = -1
+        if ids != self.ids:
+            self.ids, self._line = ids, None
 
     def remove(self, target_start: int) -> None:
         if self._segments.pop(target_start, None) is not None:
@@ -102,7 +109,7 @@ class PartitionMap:
         if self._line is None:
             line = _Line()
             for order, segment in (self._segments[start] for start in sorted(self._segments)):
-                if segment.ids == self.ids:
+                if segment.ids.agrees(self.ids):
                     line.put(order, segment)
             self._line, self._index = line.segments, None
         return self._line

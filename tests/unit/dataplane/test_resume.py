@@ -24,10 +24,13 @@ from sparkmirror.formats.position import (
     Superseded,
 )
 from sparkmirror.kafka import admin
+from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka.admin import EARLIEST, ProducerState
+from sparkmirror.kafka.batches import crc_of
 from sparkmirror.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
+from tests.unit.making import batch, record
 
 SOURCE_ID, TARGET_ID = bytes([1] * 16), bytes([2] * 16)
 PLAN = PartitionPlan("t", 0, "A.t")
@@ -400,6 +403,43 @@ def test_a_source_that_was_cut_and_grew_again(
     outcome = world.resume()
     assert outcome.positions[PLAN.key].next_offset == 280
     assert [(loss.first, loss.last) for loss in outcome.losses] == [(280, 299)]
+
+
+# -- ids that came with an upgrade -----------------------------------------------------------------
+
+HELD = batch([record(298), record(299)], base=298)
+ANOTHER = batch([record(298, 50), record(299)], base=298)
+
+
+def before_ids() -> Position:
+    """A position that was written while the clusters had no topic ids."""
+    print_of = Fingerprint(0, crc_of(HELD))
+    return replace(standing(), source_id="", target_id="", fingerprint=print_of)
+
+
+def test_a_position_gets_the_ids_that_its_clusters_did_not_have(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "batches_at", lambda _, offsets: dict.fromkeys(offsets, HELD))
+    world.record(before_ids())
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    known = replace(before_ids(), source_id=SOURCE_ID.hex(), target_id=TARGET_ID.hex())
+    assert outcome.positions == {PLAN.key: known}
+    assert not outcome.losses
+
+
+@pytest.mark.parametrize("end", [200, 3000])
+def test_a_source_created_again_around_its_upgrade_is_noticed_by_its_records(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    monkeypatch.setattr(kafka_log, "batches_at", lambda _, offsets: dict.fromkeys(offsets, ANOTHER))
+    world.put(PLAN, 0, end, 400)
+    world.record(before_ids())
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    assert outcome.positions[PLAN.key].next_offset == 0
+    assert ["created again" in loss.message for loss in outcome.losses] == [True]
 
 
 def test_retention_overtook(world: World) -> None:

@@ -6,6 +6,8 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from sparkmirror.dataplane.addressing import Sent
 from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
@@ -15,6 +17,7 @@ from sparkmirror.dataplane.routing import Routings
 from sparkmirror.dataplane.troubles import Ends, Troubles
 from sparkmirror.formats.position import Numbering, Position
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import FetchLimits
 from tests.unit.making import batch, fetched, record
 
@@ -30,7 +33,9 @@ class Task:
         self.copy = PartitionCopy(plan, self.settings, Budget(1 << 30), self)
         self.wanted: list[PartitionCopy] = []
         client = SimpleNamespace(retry_backoff=0.1, retry_backoff_max=1.0, security=None)
-        cluster = SimpleNamespace(topics={}, refusal=lambda *_: None, settings=client)
+        self.cluster = cluster = SimpleNamespace(
+            topics={}, brokers={1: None}, refusal=lambda *_: None, settings=client
+        )
         fetcher = SimpleNamespace(want=self.wanted.append, forget=lambda _: None)
         sender = SimpleNamespace(offer=lambda _: None)
         ends: Any = Ends(
@@ -48,6 +53,19 @@ class Task:
             Routings(),
         )
         self.copy.restart(Position(-1, Numbering(1, 0), 0))
+        self.resumed: list[PartitionCopy] = []
+
+    def topic(self, topic_id: bytes, leader: int = 1) -> None:
+        """The source's metadata, as read last."""
+        parts = {0: PartitionInfo(0, leader, 0)}
+        self.cluster.topics = {"t": TopicInfo("t", topic_id, False, parts)}
+
+    def turn(self, now: float) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                self.troubles, "resume", lambda copies, forgotten: self.resumed.extend(copies)
+            )
+            self.troubles.turn(now)
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None: ...
     def moved(self, copy: PartitionCopy) -> None: ...
@@ -86,3 +104,43 @@ def test_a_partition_that_both_sides_refused_is_read_again() -> None:
     assert not task.copy.trouble
     assert task.copy.fetch_trouble == messages.NONE, "nobody would ever read this partition again"
     assert task.wanted == [task.copy]
+
+
+SOME_ID = bytes([7] * 16)
+
+
+@pytest.mark.parametrize("code", [messages.FENCED_LEADER_EPOCH, messages.LEADER_NOT_AVAILABLE])
+@pytest.mark.parametrize(
+    ("topic_id", "leader", "is_compared"),
+    [(NO_TOPIC_ID, 1, True), (NO_TOPIC_ID, 2, False), (SOME_ID, 1, False)],
+)
+def test_a_source_without_ids_is_compared_after_it_could_not_be_read(
+    code: int, topic_id: bytes, leader: int, is_compared: bool
+) -> None:
+    """It may have been created again meanwhile. Without a leader there is nothing to compare yet."""
+    task = Task()
+    task.topic(topic_id, leader)
+    task.copy.fetch_trouble = code
+    task.troubles.add(task.copy)
+    task.turn(10.0)
+    assert task.resumed == task.wanted == []
+    task.turn(20.0)
+    assert task.resumed == ([task.copy] if is_compared else [])
+    assert task.wanted == ([] if is_compared else [task.copy])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_compared"), [("", True), (SOME_ID.hex(), False), ("ff" * 16, True)]
+)
+def test_a_topic_that_was_gone_goes_on_only_if_its_id_is_the_recorded_one(
+    recorded: str, is_compared: bool
+) -> None:
+    """A position from before the source's upgrade to 2.8 has no id: it may be of another topic."""
+    task = Task()
+    task.copy.restart(Position(-1, Numbering(1, 0), 0, source_id=recorded))
+    task.topic(SOME_ID)
+    task.copy.fetch_trouble = messages.UNKNOWN_TOPIC_OR_PARTITION
+    task.troubles.add(task.copy)
+    task.turn(10.0)
+    task.turn(20.0)
+    assert task.resumed == ([task.copy] if is_compared else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_map import Run, Segment
+from sparkmirror.formats.offset_map import Run, Segment, TopicIds
 from sparkmirror.offsets.map_writer import MapWriter
 from sparkmirror.offsets.offset_map import PartitionMap, Translation
 from sparkmirror.offsets.segments import MOST_NUMBERS, merged
@@ -73,6 +73,34 @@ def test_a_topic_made_anew_makes_the_old_void() -> None:
     one = known(segment((0, 0, 100)), segment((0, 100, 10), ids=OTHER))
     assert offsets(one, 0, 5, 10, log_start=100) == [100, 105, 110]
     assert [old.target_start for old in one.void] == [0]
+
+
+def test_an_upgrade_that_brings_topic_ids_keeps_what_was_known() -> None:
+    """Brokers before 2.8 tell none, of the source, the target or both."""
+    for before in (TopicIds(), TopicIds(source=IDS.source), TopicIds(target=IDS.target)):
+        found = known(segment((0, 0, 600), ids=before), segment((600, 600, 10)))
+        assert found.ids == IDS
+        assert found.translate(100, None) == Translation(100, True)
+        assert found.void == []
+        assert known(segment((0, 0, 600)), segment((600, 600, 10), ids=before)).ids == IDS
+
+
+def test_a_topic_made_anew_after_the_upgrade_makes_the_old_void() -> None:
+    found = known(
+        segment((0, 0, 600), ids=TopicIds()),
+        segment((600, 600, 10)),
+        segment((0, 0, 5), ids=OTHER),
+    )
+    assert found.ids == OTHER
+    assert segment((600, 600, 10)) in found.void
+    assert offsets(found, 3) == [3]
+
+
+def test_what_was_acknowledged_before_ids_came_is_written() -> None:
+    writer = MapWriter()
+    writer.acknowledged(PLACE, TopicIds(), Run(0, 0, 10))
+    writer.acknowledged(PLACE, IDS, Run(10, 10, 10))
+    assert sorted(one.target_start for one in writer.take()) == [0, 10]
 
 
 def test_a_target_that_was_cut_back() -> None:
