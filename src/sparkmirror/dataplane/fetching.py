@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
+from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import FetchAnswer, Fetched, Wanted
 
 from .fetch_channels import FetchChannels
@@ -116,12 +116,10 @@ class Fetcher:
             del self._followers[key]
         self.stale = True
         for copy in [self._copies[key] for key, home in self._home.items() if home == node]:
-            if not self._has_id(copy):  # it may have been created again before the next connection
+            info = self._cluster.topics.get(copy.key[0])
+            # Without ids, it may have been created again before the next connection.
+            if info is not None and not copy.is_surely_source(info.topic_id):
                 self._stop(copy, messages.LEADER_NOT_AVAILABLE)
-
-    def _has_id(self, copy: PartitionCopy) -> bool:
-        info = self._cluster.topics.get(copy.key[0])
-        return info is None or info.topic_id != NO_TOPIC_ID
 
     # -- answers ------------------------------------------------------------------------------
 

@@ -432,9 +432,13 @@ class PartitionCopy:
     def is_source(self, topic_id: bytes) -> bool:
         """Whether this topic is the one that the position speaks of, not one created again under its name.
 
-        A cluster that tells no ids contradicts none.
+        A cluster that tells no ids contradicts none. One that tells some now is asked whether it is the same: see `resume`.
         """
-        return self._topic_ids[0] in (b"", topic_id) or topic_id == NO_TOPIC_ID
+        return topic_id in (self._topic_ids[0], NO_TOPIC_ID)
+
+    def is_surely_source(self, topic_id: bytes) -> bool:
+        """Whether ids tell so. They do not where the cluster has none, or had none when the position was first written."""
+        return self._topic_ids[0] == topic_id != NO_TOPIC_ID
 
     def is_target(self, topic_id: bytes) -> bool:
         return self._topic_ids[1] in (b"", topic_id) or topic_id == NO_TOPIC_ID

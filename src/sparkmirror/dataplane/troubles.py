@@ -274,10 +274,10 @@ class Troubles:
         return False
 
     def _may_be_another(self, copy: PartitionCopy) -> bool:
-        """Whether a source topic that could not be read for a while has no id: then its records tell whether it is the same."""
+        """Whether no id tells that a source topic which could not be read for a while is the same: then its records do."""
         source, plan = self._ends.source, copy.plan
         info = source.topics.get(plan.topic)
-        if info is None or info.topic_id != NO_TOPIC_ID:
+        if info is None or copy.is_surely_source(info.topic_id):
             return False
         part = info.partitions.get(plan.partition)
         return part is not None and part.leader in source.brokers

@@ -33,6 +33,7 @@ class Source:
             fetch_offset=1000,
             last_epoch=-1,
             is_source=lambda topic_id: True,
+            is_surely_source=lambda topic_id: topic_id == SOME_ID,
         )
 
     def want(self) -> None:

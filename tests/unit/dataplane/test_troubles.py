@@ -119,6 +119,7 @@ def test_a_source_without_ids_is_compared_after_it_could_not_be_read(
 ) -> None:
     """It may have been created again meanwhile. Without a leader there is nothing to compare yet."""
     task = Task()
+    task.copy.restart(Position(-1, Numbering(1, 0), 0, source_id=SOME_ID.hex()))
     task.topic(topic_id, leader)
     task.copy.fetch_trouble = code
     task.troubles.add(task.copy)
@@ -127,6 +128,17 @@ def test_a_source_without_ids_is_compared_after_it_could_not_be_read(
     task.turn(20.0)
     assert task.resumed == ([task.copy] if is_compared else [])
     assert task.wanted == ([] if is_compared else [task.copy])
+
+
+def test_a_source_that_was_upgraded_meanwhile_is_compared_too() -> None:
+    """Its topic has an id now, the position has none."""
+    task = Task()
+    task.topic(SOME_ID)
+    task.copy.fetch_trouble = messages.LEADER_NOT_AVAILABLE
+    task.troubles.add(task.copy)
+    task.turn(10.0)
+    task.turn(20.0)
+    assert task.resumed == [task.copy]
 
 
 @pytest.mark.parametrize(
