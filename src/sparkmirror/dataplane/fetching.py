@@ -115,11 +115,6 @@ class Fetcher:
         for key in [key for key, (follower, _) in self._followers.items() if follower == node]:
             del self._followers[key]
         self.stale = True
-        for copy in [self._copies[key] for key, home in self._home.items() if home == node]:
-            info = self._cluster.topics.get(copy.key[0])
-            # Without ids, it may have been created again before the next connection.
-            if info is not None and not copy.is_surely_source(info.topic_id):
-                self._stop(copy, messages.LEADER_NOT_AVAILABLE)
 
     # -- answers ------------------------------------------------------------------------------
 

@@ -436,10 +436,6 @@ class PartitionCopy:
         """
         return topic_id in (self._topic_ids[0], NO_TOPIC_ID)
 
-    def is_surely_source(self, topic_id: bytes) -> bool:
-        """Whether ids tell so. They do not where the cluster has none, or had none when the position was first written."""
-        return self._topic_ids[0] == topic_id != NO_TOPIC_ID
-
     def is_target(self, topic_id: bytes) -> bool:
         return self._topic_ids[1] in (b"", topic_id) or topic_id == NO_TOPIC_ID
 

@@ -127,7 +127,8 @@ class RefusalLog:
     def refused(
         self, partition: int, code: int, text: str | None, outcome: Outcome, now: float
     ) -> None:
-        tries = self._tries[partition] = self._tries.get(partition, 0) + 1
+        tries = self._tries.get(partition, 0) + (code != NETWORK_EXCEPTION)
+        self._tries[partition] = tries
         level = self._level(code, outcome, tries)
         error = self._error(code, text, outcome)
         if level == logging.DEBUG:

@@ -266,21 +266,10 @@ class Troubles:
         if self._wait_or_resume(copy, code, now, at_target=False):
             return copy.is_idle
         if self._troubled[copy] <= now:
-            if self._may_be_another(copy):
-                return copy.is_idle
             copy.fetch_trouble = messages.NONE
             self._troubled.pop(copy)
             self._ends.fetcher.want(copy)
         return False
-
-    def _may_be_another(self, copy: PartitionCopy) -> bool:
-        """Whether no id tells that a source topic which could not be read for a while is the same: then its records do."""
-        source, plan = self._ends.source, copy.plan
-        info = source.topics.get(plan.topic)
-        if info is None or copy.is_surely_source(info.topic_id):
-            return False
-        part = info.partitions.get(plan.partition)
-        return part is not None and part.leader in source.brokers
 
     def _wait_or_resume(
         self, copy: PartitionCopy, code: int, now: float, *, at_target: bool

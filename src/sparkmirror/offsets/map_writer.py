@@ -89,9 +89,11 @@ class MapWriter:
             growing.add(run)
         else:
             self._close(place)
-            if not self._ids.get(place, ids).agrees(ids):
+            known = self._ids.get(place, ids)
+            if not known.agrees(ids):
                 self._drop(place)
-            self._ids[place] = ids
+                known = ids
+            self._ids[place] = ids.or_else(known)
             self._growing[place] = _Growing(place, ids, run)
         self._changed.add(place)
 

@@ -29,9 +29,9 @@ class PartitionMap:
     """The segments of one partition.
 
     Invariants: `_segments` holds all that is in the topic, by target offset, each with its place in the log; `ids` are those of
-    the newest, or of the ones before it where it has none. `_line` holds those that agree with `ids` in the order of the target's
-    offsets, without overlaps, and without what others contain or contradict. `_index` is of that line. Both are None until they
-    are needed again.
+    the newest, or of the ones before it where it has none; topics were last created again at `_since`. `_line` holds those that
+    count in the order of the target's offsets, without overlaps, and without what others contain or contradict. `_index` is of
+    that line. Both are None until they are needed again.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class PartitionMap:
         "_newest",
         "_reached",
         "_segments",
+        "_since",
         "ids",
         "place",
         "written_at",
@@ -49,6 +50,7 @@ class PartitionMap:
         self.place = place
         self.ids = TopicIds()
         self._newest = -1
+        self._since = -1
         self._segments: dict[int, tuple[int, Segment]] = {}
         self._line: list[Segment] | None = None
         self._index: CopyIndex | None = None
@@ -65,22 +67,27 @@ class PartitionMap:
         is_newest = order > self._newest
         if is_newest:
             self._newest = order
-            self._take_ids(segment.ids)
-        if segment.ids.agrees(self.ids) and segment.target_end > self._reached:
+            self._take_ids(segment.ids, order)
+        counts = self._counts(order, segment)
+        if counts and segment.target_end > self._reached:
             self._reached, self.written_at = segment.target_end, written_at
-        if self._line and is_newest and segment.ids.agrees(self.ids):
+        if self._line and is_newest and counts:
             self._join(self._line, segment)
         else:
             self._line = None
 
-    def _take_ids(self, ids: TopicIds) -> None:
+    def _take_ids(self, ids: TopicIds, order: int) -> None:
         """Those of the newest segment."""
         if ids.agrees(self.ids):
             ids = ids.or_else(self.ids)
         else:
-            self._reached = -1
+            self._reached, self._since = -1, order
         if ids != self.ids:
             self.ids, self._line = ids, None
+
+    def _counts(self, order: int, segment: Segment) -> bool:
+        """Whether a segment is of the topics as they are now: one without ids is not if topics were created again after it."""
+        return segment.ids == self.ids or (order >= self._since and segment.ids.agrees(self.ids))
 
     def remove(self, target_start: int) -> None:
         if self._segments.pop(target_start, None) is not None:
@@ -109,7 +116,7 @@ class PartitionMap:
         if self._line is None:
             line = _Line()
             for order, segment in (self._segments[start] for start in sorted(self._segments)):
-                if segment.ids.agrees(self.ids):
+                if self._counts(order, segment):
                     line.put(order, segment)
             self._line, self._index = line.segments, None
         return self._line

@@ -13,14 +13,13 @@ from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, PartitionInfo, TopicInfo
 
 SETTINGS = CopySettings()
-SOME_ID = bytes([7] * 16)
 
 
 class Source:
-    """A source with one topic, and its fetcher."""
+    """A source with one topic without an id, and its fetcher."""
 
-    def __init__(self, topic_id: bytes) -> None:
-        self.there = {"t": TopicInfo("t", topic_id, False, {0: PartitionInfo(0, 1, 0)})}
+    def __init__(self) -> None:
+        self.there = {"t": TopicInfo("t", NO_TOPIC_ID, False, {0: PartitionInfo(0, 1, 0)})}
         self.cluster = SimpleNamespace(topics=self.there, brokers={1: None})
         self.fetcher = Fetcher(
             cast(Any, self.cluster), cast(Any, None), SETTINGS, lambda: True, lambda copy: None
@@ -33,7 +32,6 @@ class Source:
             fetch_offset=1000,
             last_epoch=-1,
             is_source=lambda topic_id: True,
-            is_surely_source=lambda topic_id: topic_id == SOME_ID,
         )
 
     def want(self) -> None:
@@ -43,7 +41,7 @@ class Source:
 @pytest.mark.parametrize("buffered", [0, SETTINGS.partition_buffer_bytes])
 def test_a_topic_that_is_gone_is_noticed_also_while_the_buffer_is_full(buffered: int) -> None:
     """When it is there again, it may be another one, which only its records tell before Kafka 2.8."""
-    source = Source(NO_TOPIC_ID)
+    source = Source()
     source.want()
     assert source.fetcher.is_wanted(source.copy)
     source.cluster.topics, source.copy.ready_bytes = {}, buffered
@@ -52,16 +50,3 @@ def test_a_topic_that_is_gone_is_noticed_also_while_the_buffer_is_full(buffered:
     source.want()
     assert source.copy.fetch_trouble == messages.UNKNOWN_TOPIC_OR_PARTITION
     assert not source.fetcher.is_wanted(source.copy)
-
-
-@pytest.mark.parametrize(("topic_id", "is_stopped"), [(NO_TOPIC_ID, True), (SOME_ID, False)])
-def test_a_lost_connection_stops_what_no_id_tells_from_another_topic(
-    topic_id: bytes, is_stopped: bool
-) -> None:
-    source = Source(topic_id)
-    source.want()
-    source.fetcher._lost(2)
-    assert source.copy.fetch_trouble == messages.NONE
-    source.fetcher._lost(1)
-    assert bool(source.copy.fetch_trouble) is is_stopped
-    assert source.fetcher.is_wanted(source.copy) is not is_stopped

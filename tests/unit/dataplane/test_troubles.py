@@ -17,7 +17,7 @@ from sparkmirror.dataplane.routing import Routings
 from sparkmirror.dataplane.troubles import Ends, Troubles
 from sparkmirror.formats.position import Numbering, Position
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import NO_TOPIC_ID, PartitionInfo, TopicInfo
+from sparkmirror.kafka.cluster import PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import FetchLimits
 from tests.unit.making import batch, fetched, record
 
@@ -34,7 +34,7 @@ class Task:
         self.wanted: list[PartitionCopy] = []
         client = SimpleNamespace(retry_backoff=0.1, retry_backoff_max=1.0, security=None)
         self.cluster = cluster = SimpleNamespace(
-            topics={}, brokers={1: None}, refusal=lambda *_: None, settings=client
+            topics={}, refusal=lambda *_: None, settings=client
         )
         fetcher = SimpleNamespace(want=self.wanted.append, forget=lambda _: None)
         sender = SimpleNamespace(offer=lambda _: None)
@@ -55,9 +55,9 @@ class Task:
         self.copy.restart(Position(-1, Numbering(1, 0), 0))
         self.resumed: list[PartitionCopy] = []
 
-    def topic(self, topic_id: bytes, leader: int = 1) -> None:
+    def topic(self, topic_id: bytes) -> None:
         """The source's metadata, as read last."""
-        parts = {0: PartitionInfo(0, leader, 0)}
+        parts = {0: PartitionInfo(0, 1, 0)}
         self.cluster.topics = {"t": TopicInfo("t", topic_id, False, parts)}
 
     def turn(self, now: float) -> None:
@@ -107,38 +107,6 @@ def test_a_partition_that_both_sides_refused_is_read_again() -> None:
 
 
 SOME_ID = bytes([7] * 16)
-
-
-@pytest.mark.parametrize("code", [messages.FENCED_LEADER_EPOCH, messages.LEADER_NOT_AVAILABLE])
-@pytest.mark.parametrize(
-    ("topic_id", "leader", "is_compared"),
-    [(NO_TOPIC_ID, 1, True), (NO_TOPIC_ID, 2, False), (SOME_ID, 1, False)],
-)
-def test_a_source_without_ids_is_compared_after_it_could_not_be_read(
-    code: int, topic_id: bytes, leader: int, is_compared: bool
-) -> None:
-    """It may have been created again meanwhile. Without a leader there is nothing to compare yet."""
-    task = Task()
-    task.copy.restart(Position(-1, Numbering(1, 0), 0, source_id=SOME_ID.hex()))
-    task.topic(topic_id, leader)
-    task.copy.fetch_trouble = code
-    task.troubles.add(task.copy)
-    task.turn(10.0)
-    assert task.resumed == task.wanted == []
-    task.turn(20.0)
-    assert task.resumed == ([task.copy] if is_compared else [])
-    assert task.wanted == ([] if is_compared else [task.copy])
-
-
-def test_a_source_that_was_upgraded_meanwhile_is_compared_too() -> None:
-    """Its topic has an id now, the position has none."""
-    task = Task()
-    task.topic(SOME_ID)
-    task.copy.fetch_trouble = messages.LEADER_NOT_AVAILABLE
-    task.troubles.add(task.copy)
-    task.turn(10.0)
-    task.turn(20.0)
-    assert task.resumed == [task.copy]
 
 
 @pytest.mark.parametrize(

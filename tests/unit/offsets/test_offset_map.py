@@ -89,11 +89,23 @@ def test_a_topic_made_anew_after_the_upgrade_makes_the_old_void() -> None:
     found = known(
         segment((0, 0, 600), ids=TopicIds()),
         segment((600, 600, 10)),
-        segment((0, 0, 5), ids=OTHER),
+        segment((0, 5, 5), ids=OTHER),
     )
     assert found.ids == OTHER
-    assert segment((600, 600, 10)) in found.void
-    assert offsets(found, 3) == [3]
+    assert {one.source_start for one in found.void} == {0, 600}
+    assert found.line == [segment((0, 5, 5), ids=OTHER)]
+
+
+def test_a_remote_topic_made_anew_long_after_the_upgrade_is_not_mixed_with_the_first_one() -> None:
+    """What was written without ids is of the topic that the upgrade gave an id to, and not of the next."""
+    anew = TopicIds(IDS.source, OTHER.target)
+    found = known(
+        segment((400, 400, 400), ids=TopicIds(IDS.source)),
+        segment((800, 800, 200)),
+        segment((500, 0, 350), ids=anew),
+    )
+    assert found.translate(600, None) == Translation(100, True)
+    assert len(found.void) == 2
 
 
 def test_what_was_acknowledged_before_ids_came_is_written() -> None:
