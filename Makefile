@@ -27,14 +27,9 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# Broker tests wait more than they compute: the unit tests run beside them, and are shown after them.
+# Broker tests wait more than they compute: two of them run at a time, each with clusters of its own.
 test: setup check build/kafka/2.4.1/.fetched ## check, then the tests (real brokers)
-	@mkdir -p build; \
-	$(BIN)/pytest tests/unit -m "not slow" > build/unit-tests.log 2>&1 & unit=$$!; \
-	trap 'kill $$unit 2> /dev/null || true' EXIT INT TERM; \
-	broker=0; $(BIN)/pytest tests/broker -m "not slow" || broker=$$?; \
-	units=0; wait $$unit || units=$$?; cat build/unit-tests.log; \
-	test $$broker -eq 0 && test $$units -eq 0
+	$(BIN)/pytest tests/unit tests/broker -m "not slow" -n 2 --dist loadfile
 
 slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched ## the tests that make test leaves out
 	$(BIN)/pytest tests/unit tests/broker --ignore tests/broker/versions -m slow --timeout 900
