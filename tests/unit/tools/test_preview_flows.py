@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,15 @@ A->B.transform.sql = {SQL}
 spark.master = yarn
 spark.sql.ansi.enabled = false
 """
+
+
+@pytest.fixture(autouse=True)
+def _level() -> Iterator[None]:
+    """The command keeps our logger short, which other tests of the process must not see."""
+    logger = logging.getLogger("sparkmirror")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture
