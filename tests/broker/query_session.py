@@ -31,7 +31,7 @@ def started(master: str) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def desk_at(spark: SparkSession) -> Iterator[Desk]:
-    made = Desk(spark.queries.door, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
+    made = Desk(spark.queries.driver, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
     yield made
     made.close()
 

@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def desk(spark: SparkSession) -> Iterator[Desk]:
-    made = Desk(spark.queries.door, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
+    made = Desk(spark.queries.driver, "A->B", QueryLimits(interval=0.0, memory=MEMORY))
     yield made
     made.close()
 

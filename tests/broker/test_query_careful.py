@@ -128,7 +128,7 @@ def test_a_query_that_nobody_knows_any_more_is_let_go(
 ) -> None:
     monkeypatch.setattr(engine, "_KEPT_S", 0.5)
     queries = spark.queries._queries
-    other = Desk(spark.queries.door, "B->C", QueryLimits(interval=0.0))
+    other = Desk(spark.queries.driver, "B->C", QueryLimits(interval=0.0))
     terms = QueryTerms("SELECT value FROM records WHERE offset > 3")
     prepared = other.prepare(terms)
     assert set(asked(other, prepared, RECORDS)[0]) == {4, 5, 6, 7}
@@ -139,6 +139,6 @@ def test_a_query_that_nobody_knows_any_more_is_let_go(
     while ("B->C", terms.text) in queries:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    again = Desk(spark.queries.door, "B->C", QueryLimits(interval=0.0))
+    again = Desk(spark.queries.driver, "B->C", QueryLimits(interval=0.0))
     assert set(asked(again, again.prepare(terms), RECORDS)[0]) == {4, 5, 6, 7}
     again.close()

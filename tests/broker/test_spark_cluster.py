@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from kafka_tools import NewRecord, create_topic, end_offsets, produce, topics, w
 from running import Mirror, assert_same, properties
 from spark_cluster import SparkCluster
 
-from sparkmirror.tools.clusters import KafkaCluster
+from sparkmirror.tools.clusters import KafkaCluster, free_port
 
 pytestmark = pytest.mark.slow
 Unique = Callable[[str], str]
@@ -122,3 +124,58 @@ def test_nodes_that_come_late_are_used(topic: Copied, tmp_path: Path) -> None:
         topic.add()
         topic.arrives()
         topic.assert_same()
+
+
+def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
+    topic: Copied, tmp_path: Path
+) -> None:
+    """With a query, so that tasks of queries connect to copy tasks, too."""
+    ports = {"mirror_driver_port": str(free_port()), "mirror_task_ports": "11000-11063"}
+    query = {"flow_transform_sql": "SELECT value FROM records WHERE length(value) > 0"}
+    with (
+        SparkCluster(tmp_path, 2, 2) as spark,
+        Mirror(tmp_path, keys(topic, spark.url, 2, **ports, **query)),
+    ):
+        topic.add()
+        topic.arrives()
+        driver = int(ports["mirror_driver_port"])
+        tasks = [port for port in range(11000, 11064) if is_listening(port)]
+        assert tasks
+        for port in (driver, *tasks):
+            assert is_refused(port, b"GET / HTTP/1.1\r\nHost: localhost:8083\r\n\r\n")
+            assert is_refused_over_tls(port)
+        topic.add()
+        topic.arrives()
+        topic.assert_same()
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
+
+
+def is_refused(port: int, words: bytes) -> bool:
+    with socket.create_connection(("127.0.0.1", port), 20) as stranger:
+        stranger.sendall(words)
+        return _is_cut(stranger)
+
+
+def is_refused_over_tls(port: int) -> bool:
+    """By who has no certificate of the session."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        context.wrap_socket(plain) as stranger,
+    ):
+        return _is_cut(stranger)
+
+
+def _is_cut(stranger: socket.socket) -> bool:
+    """Nothing but an alert of TLS comes before the end."""
+    try:
+        while said := stranger.recv(100):
+            assert said[0] == 21, said
+    except (ConnectionError, ssl.SSLError):
+        return True
+    return True

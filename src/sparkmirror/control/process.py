@@ -10,6 +10,7 @@ from typing import Any
 
 from sparkmirror.config.connect_validation import require_plugin, validate
 from sparkmirror.config.connector_rules import QueryCheck
+from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.config.plugins import list_plugins, plugin_definitions
 from sparkmirror.config.query import SQL, SQL_FILE
 from sparkmirror.config.worker import WorkerConfig
@@ -55,7 +56,7 @@ class ConnectProcess:
         self._config = with_standalone_topic(config) if config.standalone else config
         settings = rest_settings(config.properties, os.environ)
         self._bound = BoundListeners(settings)
-        self._spark = SparkSession(config.spark)
+        self._spark = SparkSession(config.spark, ports=LinkPorts.parse(config.mirror))
         self._stopping = threading.Event()
         self._error: SparkMirrorError | None = None
         url = self._bound.advertised_url

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from sparkmirror.config.checkpoint import CheckpointConfig
 from sparkmirror.config.flows import ConnectorKind, MirrorMakerConfig, SourceAndTarget
 from sparkmirror.config.heartbeat import HeartbeatConfig
+from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
@@ -58,7 +59,7 @@ class MirrorMaker:
         for note in config.unused():
             log.warning("%s", note)
         self._pairs = config.pairs(targets)
-        self._spark = SparkSession(config.spark, jvm)
+        self._spark = SparkSession(config.spark, jvm, LinkPorts.parse(config.mirror))
         self._stopping = threading.Event()
         self._queries: dict[SourceAndTarget, QueryConfig | None] = {}
         """Of the flows that copy."""

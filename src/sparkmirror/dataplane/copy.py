@@ -32,7 +32,7 @@ from .shape import Shape
 from .troubles import Ends, Troubles
 
 if TYPE_CHECKING:
-    from .query.frames import Door
+    from .links.address import Driver
     from .query.path import QueryPath
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,11 @@ class CopyTask:
         self._senders = tuple(dict.fromkeys((self._sender, self._store_sender, self._side_sender)))
         self._wire: tuple[Fetcher | Sender, ...] = (self._fetcher, *self._senders)
         self._with_records: list[RecordCopy] = []
-        self._queries = None if plan.hub is None else self._query_path(plan.hub)
+        self._queries = (
+            self._query_path(plan.driver)
+            if plan.driver is not None and plan.needs_queries
+            else None
+        )
         self._copies = {part.key: self._new_copy(part) for part in plan.partitions}
         mapping = MapSender(plan.settings.offset_map_topic, self._target, self._sender)
         self._reporter = Reporter(
@@ -131,11 +135,11 @@ class CopyTask:
         self._copies[copy.key] = fitting = self._new_record_copy(copy.plan)
         return fitting
 
-    def _query_path(self, hub: Door) -> QueryPath:
+    def _query_path(self, driver: Driver) -> QueryPath:
         # Arrow is large, and nobody without a query needs it.
         from .query.path import QueryPath
 
-        return QueryPath(self._plan, hub, self._target, self._sender, self._poller, self)
+        return QueryPath(self._plan, driver, self._target, self._sender, self._poller, self)
 
     def _new_sender(self, cluster: Cluster) -> Sender:
         return Sender(

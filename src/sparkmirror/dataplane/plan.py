@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,9 +11,8 @@ from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.chain import TransformChain
 
-from .driver_link import LinkAddress
+from .links.address import Driver
 from .positions import StoreAddress
-from .query.frames import Door
 from .query.terms import SQL, BadRecords, QuerySettings
 
 
@@ -101,10 +101,10 @@ class TaskPlan:
     partitions: tuple[PartitionPlan, ...]
     positions: tuple[tuple[TopicPartition, Position | None], ...] = ()
     read_to: tuple[tuple[int, int], ...] = ()
-    link: LinkAddress | None = None
-    """How the task hears that it should end; set when the plan is submitted."""
-    hub: Door | None = None
-    """Where the driver listens for copy tasks that need queries; set when the plan is submitted."""
+    driver: Driver | None = None
+    """Who the task is linked to, and asks for queries; set when the plan is submitted."""
+    job: uuid.UUID = field(default_factory=uuid.uuid4)
+    """The job that it is a task of; set when the plan is submitted."""
     store_cluster: ClientSettings | None = None
     """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
 

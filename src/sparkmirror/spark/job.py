@@ -11,8 +11,9 @@ from dataclasses import replace
 from pyspark import RDD, InheritableThread, SparkContext
 
 from sparkmirror.dataplane.copy import LedgerRow
-from sparkmirror.dataplane.driver_link import DriverLinks
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
+from sparkmirror.dataplane.links.address import Driver
+from sparkmirror.dataplane.links.driver_link import DriverLinks
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query.priority import GIVING_WAY
 from sparkmirror.errors import SparkMirrorError
@@ -32,14 +33,19 @@ class CopyJob:
     """
 
     def __init__(
-        self, context: SparkContext, name: str, plans: Sequence[TaskPlan], links: DriverLinks
+        self,
+        context: SparkContext,
+        name: str,
+        plans: Sequence[TaskPlan],
+        links: DriverLinks,
+        driver: Driver,
     ) -> None:
         self._context = context
         self._name = name
-        self._id = str(uuid.uuid4())
+        self._id = uuid.uuid4()
         self._links = links
-        end = links.expect(self._id)
-        self._plans = [replace(plan, link=end) for plan in plans]
+        links.expect(self._id)
+        self._plans = [replace(plan, driver=driver, job=self._id) for plan in plans]
         self.ledger: list[LedgerRow] = []
         self.error: SparkMirrorError | None = None
         self.cancelled = False
@@ -53,7 +59,7 @@ class CopyJob:
     def _run(self) -> None:
         context = self._context
         try:
-            context.setJobGroup(self._id, f"sparkmirror {self._name}", interruptOnCancel=True)
+            context.setJobGroup(str(self._id), f"sparkmirror {self._name}", interruptOnCancel=True)
             kinds = [
                 [plan for plan in self._plans if not plan.gives_way],
                 [plan for plan in self._plans if plan.gives_way],
@@ -108,5 +114,5 @@ class CopyJob:
         deadline = time.monotonic() + timeout
         while not self.finished.is_set() and time.monotonic() < deadline:
             with ignoring_gone(self._context):
-                self._context.cancelJobGroup(self._id)
+                self._context.cancelJobGroup(str(self._id))
             self.finished.wait(_CANCEL_AGAIN_S)

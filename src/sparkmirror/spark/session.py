@@ -11,7 +11,6 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -19,8 +18,11 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from sparkmirror.dataplane.driver_link import DriverLinks
+from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
+from sparkmirror.dataplane.links.driver_link import DriverLinks
+from sparkmirror.dataplane.links.driver_listener import DriverListener
+from sparkmirror.dataplane.links.session_tls import NO_TLS, new_session_key
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError, SparkMirrorError
 
@@ -51,7 +53,13 @@ class SparkSession:
     a SparkError. A JVM that hangs is killed after a while (`Pulse`), and at once when the session is to end.
     """
 
-    def __init__(self, settings: Mapping[str, str], jvm: Jvm | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        jvm: Jvm | None = None,
+        ports: LinkPorts = LinkPorts(),  # noqa: B008 - it cannot be changed
+    ) -> None:
+        self._ports = ports
         self._jvm = jvm or (SubmittedJvm() if SubmittedJvm.is_there() else LaunchedJvm())
         self._user = {**self._jvm.given(), **settings}
         for note in overruled(self._user):
@@ -61,6 +69,7 @@ class SparkSession:
         self._jobs: WeakSet[CopyJob] = WeakSet()
         self._local = None if self._jvm.is_shared else LocalMaster.parse(self._master)
         self.slots = Slots()
+        self._listener: DriverListener | None = None
         self._links: DriverLinks | None = None
         self._queries: QueryEngine | None = None
         self._context: SparkContext | None = None
@@ -189,13 +198,13 @@ class SparkSession:
     def submit(self, name: str, plans: Sequence[TaskPlan]) -> CopyJob:
         context = self._running
         with self._lock:
+            listener = self._listening(context)
             if self._links is None:
-                self._links = self._new_links(context)
+                self._links = DriverLinks(listener)
             links = self._links
         if any(plan.needs_queries for plan in plans):
-            door = self.queries.door
-            plans = [replace(plan, hub=door) for plan in plans]
-        job = CopyJob(context, name, plans, links)
+            _ = self.queries  # copy tasks ask for it
+        job = CopyJob(context, name, plans, links, listener.driver)
         self._jobs.add(job)
         return job
 
@@ -218,21 +227,26 @@ class SparkSession:
                 width = self.width(0) if there is None else _query_slots(there.slots)
                 process = self._jvm.process if is_local else None
                 jvm = None if process is None else process.pid
-                self._queries = QueryEngine(
-                    context, _host(context), width, is_local=is_local, jvm=jvm
-                )
+                self._queries = QueryEngine(context, self._listening(context), width, jvm=jvm)
             return self._queries
 
-    def _new_links(self, context: SparkContext) -> DriverLinks:
-        is_local = self._local is not None
-        host = _host(context)
-        try:
-            return DriverLinks(host, is_local=is_local)
-        except OSError as error:
-            raise SparkError(
-                f"No port could be opened on {host} for tasks to hold on to: {error}",
-                "Check spark.driver.host.",
-            ) from error
+    def _listening(self, context: SparkContext) -> DriverListener:
+        """The listener for tasks: where Spark's own driver listens and says it does. With the lock."""
+        if self._listener is None:
+            host = _host(context)
+            bind = context.getConf().get("spark.driver.bindAddress") or host
+            is_local = LocalMaster.parse(context.master or "") is not None
+            key = NO_TLS if is_local else new_session_key()
+            try:
+                self._listener = DriverListener(
+                    host, bind, self._ports.driver, key, self._ports.tasks
+                )
+            except OSError as error:
+                raise SparkError(
+                    f"The driver cannot listen for its tasks at {bind}:{self._ports.driver}: {error}.",
+                    "Check mirror.driver.port, spark.driver.bindAddress and spark.driver.host.",
+                ) from error
+        return self._listener
 
     def stop(self) -> None:
         """End the session; one that is just being started is not waited for until it is there, nor one that hangs."""
@@ -249,6 +263,9 @@ class SparkSession:
             if self._links is not None:
                 self._links.close()
                 self._links = None
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
         finally:
             self._lock.release()
 

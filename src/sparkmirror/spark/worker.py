@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pyspark import TaskContext
 
 from sparkmirror.dataplane.copy import CopyTask, LedgerRow
-from sparkmirror.dataplane.driver_link import DriverLink
+from sparkmirror.dataplane.links.driver_link import DriverLink
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query import memory
 from sparkmirror.errors import SparkError
@@ -41,7 +41,7 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
     for plan in plans:
         for cluster in (plan.source, plan.target, plan.store_cluster):
             VEIL.learn({} if cluster is None else cluster.security.given())
-        with contextlib.closing(DriverLink(plan.link, plan.index)) as link, _veiled():
+        with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, _veiled():
             ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link))
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")

@@ -105,7 +105,7 @@ def preview(flow: QueryFlow, wish: Wish) -> Preview:
             plans = _plans(settings, topic, source, target, deadline)
         spark.start()
         known = described(spark.queries, query.terms, query.limits.memory)
-        desk = Desk(spark.queries.door, flow.name, replace(query.limits, interval=0.0))
+        desk = Desk(spark.queries.driver, flow.name, replace(query.limits, interval=0.0))
         try:
             rows = [
                 row

@@ -1,4 +1,4 @@
-"""The driver's side of queries without Spark: a hub that a real desk connects to, and jobs whose steps are the real ones."""
+"""The driver's side of queries without Spark: a listener that a real desk connects to, and jobs whose steps are the real ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sparkmirror.dataplane.links.address import Address, Purpose
+from sparkmirror.dataplane.links.driver_listener import DriverListener
+from sparkmirror.dataplane.links.session_tls import NO_TLS
 from sparkmirror.dataplane.query import steps
 from sparkmirror.dataplane.query.columns import (
     DROPPED,
@@ -27,7 +30,7 @@ from sparkmirror.dataplane.query.columns import (
     Prepared,
 )
 from sparkmirror.dataplane.query.desk import Desk
-from sparkmirror.dataplane.query.frames import Call, Door, Kind, Message, said
+from sparkmirror.dataplane.query.frames import Call, Kind, Message, said
 from sparkmirror.dataplane.query.parts import Slice
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
 from sparkmirror.errors import QueryFailed, SparkError
@@ -35,7 +38,6 @@ from sparkmirror.transforms.record import ConnectRecord
 
 PATIENCE_S = 20.0
 TERMS = QueryTerms("SELECT value FROM records")
-TOKEN = "".join("a password")
 VALUE = frozenset({"value"})
 
 
@@ -54,24 +56,23 @@ def turned(desk: Desk, condition: Callable[[], Any]) -> Any:
 
 
 class Hub:
-    """Listens, lets one desk in, prepares every query, and keeps what else it hears."""
+    """A driver that serves one desk: prepares every query, and keeps what else it hears."""
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.door = Door("127.0.0.1", self._listener.getsockname()[1], TOKEN)
+    def __init__(self, prepared: Prepared, session_key: str = NO_TLS) -> None:
+        self._listener = DriverListener("127.0.0.1", "127.0.0.1", session_key=session_key)
+        self.driver = self._listener.driver
         self._prepared = prepared
         self.refusal: dict[str, str] | None = None
         self.heard: queue.Queue[Message] = queue.Queue()
-        self.desk: Door | None = None
+        self.desk: Address | None = None
+        """Where the desk listens for tasks of queries."""
         self._call: Call | None = None
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._listener.serve(Purpose.QUERIES, self._serve)
 
-    def _serve(self) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(SparkError, OSError):
-            self._call = call = Call(self._listener.accept()[0])
-            hello = call.receive().fields
-            assert hello["token"] == TOKEN
-            self.desk = Door(*hello["door"])
+            self._call = call = Call(connection)
+            self.desk = Address(*call.receive().fields["address"])
             call.send(said(Kind.HEARD, desk=7))
             while True:
                 message = call.receive()
@@ -94,8 +95,6 @@ class Hub:
         return message.fields
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._call is not None:
             self._call.close()
@@ -160,7 +159,8 @@ class Job:
             "limit": self.limit,
             "careful": self.careful,
             "feed": (Feed(VALUE) if self.careful else self.feed).plain,
-            "doors": {"7": list(self.hub.desk or ())},
+            "copy tasks": {"7": list(self.hub.desk or ())},
+            "session key": self.hub.driver.session_key,
         }
         context = Context(json.dumps(order), self.task, self.attempt)
         outcome: list[list[pa.RecordBatch] | SparkError] = []
@@ -307,12 +307,14 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(patch: pytest.MonkeyPatch, prepared: Prepared | None = None) -> Iterator[Bench]:
+def bench(
+    patch: pytest.MonkeyPatch, prepared: Prepared | None = None, session_key: str = NO_TLS
+) -> Iterator[Bench]:
     prepared = prepared or Prepared(3, VALUE, VALUE, Feed(VALUE))
     contexts = Contexts()
     patch.setattr(steps, "TaskContext", contexts)
-    hub = Hub(prepared)
-    desk = Desk(hub.door, "A->B", QueryLimits())
+    hub = Hub(prepared, session_key)
+    desk = Desk(hub.driver, "A->B", QueryLimits())
     try:
         yield Bench(desk, hub, contexts, prepared)
     finally:

@@ -1,4 +1,4 @@
-"""A desk, the hub and the steps of jobs over real sockets: what comes of slices when all goes well, and when it does not."""
+"""A desk, the driver and the steps of jobs over real sockets: what comes of slices when all goes well, and when it does not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sparkmirror.dataplane.links.address import GREETING_BYTES, Purpose, greeting
+from sparkmirror.dataplane.links.session_tls import NO_TLS, new_session_key
 from sparkmirror.dataplane.query import parts
-from sparkmirror.dataplane.query.frames import Call, Door, Kind, frame, said
+from sparkmirror.dataplane.query.frames import Call, Kind, frame, said
 from sparkmirror.errors import QueryRefused, SparkError
 from tests.unit.dataplane.query_hub import (
     TERMS,
-    TOKEN,
     Bench,
     Partition,
     bench,
@@ -25,10 +26,20 @@ from tests.unit.dataplane.query_hub import (
     upper,
 )
 
+_SESSION_KEY = new_session_key()
+
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with bench(monkeypatch) as found:
+        found.desk.prepare(TERMS)
+        yield found
+
+
+@pytest.fixture(params=[NO_TLS, _SESSION_KEY], ids=["plain", "TLS"])
+def wired(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """The same, with and without TLS."""
+    with bench(monkeypatch, session_key=request.param) as found:
         found.desk.prepare(TERMS)
         yield found
 
@@ -56,7 +67,8 @@ def outcome(found: Partition) -> list[tuple[dict[int, bytes], dict[int, str]]]:
 # -- all goes well ----------------------------------------------------------------------------------
 
 
-def test_slices_come_back_in_one_job(made: Bench) -> None:
+def test_slices_come_back_in_one_job(wired: Bench) -> None:
+    made = wired
     one, other = partition([b"a", b"drop", b"c"], [b"d"]), partition([b"e"])
     made.desk.offer(made.prepared, one)
     made.desk.offer(made.prepared, other)
@@ -120,7 +132,8 @@ def test_somebody_may_ask_and_wait(made: Bench) -> None:
 
     def drive() -> None:
         job = made.job()
-        call = Call.to(made.hub.desk or Door("", 0, ""))
+        assert made.hub.desk is not None
+        call = Call.to(made.hub.desk, NO_TLS)
         request = said(
             Kind.TAKE, job=job.number, query=3, alone=False, careful=False, task=0, attempt=0
         )
@@ -422,7 +435,7 @@ def test_a_desk_that_closes_in_mid_job_ends_the_step(made: Bench) -> None:
     job = made.job()
     (batch,) = job.take()
     made.desk.close()
-    made.desk = made.desk.__class__(made.hub.door, "A->B", made.desk._limits)
+    made.desk = made.desk.__class__(made.hub.driver, "A->B", made.desk._limits)
     job.desk = made.desk
     with pytest.raises(SparkError):
         job.give(upper(batch))
@@ -431,19 +444,18 @@ def test_a_desk_that_closes_in_mid_job_ends_the_step(made: Bench) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        said(Kind.HELLO, **{"token": "a guess"}),
+        greeting("0" * 32, Purpose.SLICES),
         said(Kind.TAKE, job=200, query=3, alone=False, careful=False, task=0, attempt=0),
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        frame(Kind.HELLO, b"not json"),
-        frame(Kind.RESULT, b"\x00\x01"),
+        b"GET / HTTP/1.1\r\nHost: localhost:8083\r\n\r\n",
+        b"\x7f" * GREETING_BYTES,
     ],
 )
-def test_strangers_are_shown_the_door(made: Bench, words: bytes) -> None:
+def test_a_connection_without_the_greeting_gets_nothing(wired: Bench, words: bytes) -> None:
+    made = wired
     rows = partition([b"a"])
     made.desk.offer(made.prepared, rows)
-    door = made.hub.desk
-    assert door is not None
-    with socket.create_connection((door.host, door.port)) as stranger:
+    assert made.hub.desk is not None
+    with socket.create_connection(made.hub.desk[:2]) as stranger:
         stranger.settimeout(0.01)
         stranger.sendall(words)
 
@@ -459,22 +471,41 @@ def test_strangers_are_shown_the_door(made: Bench, words: bytes) -> None:
     assert rows.slices  # nothing was given out
 
 
+def test_the_token_of_the_driver_is_not_that_of_a_copy_task(made: Bench) -> None:
+    assert made.hub.desk is not None
+    call = Call.to(made.hub.desk._replace(token=made.hub.driver.address.token), NO_TLS)
+    call.send(said(Kind.TAKE, job=200, query=3, alone=False, careful=False, task=0, attempt=0))
+    call.patience(0.01)
+    turned(made.desk, lambda: is_closed(call))
+    call.close()
+
+
+def test_connections_that_never_greet_do_not_keep_others_out(made: Bench) -> None:
+    made.desk.offer(made.prepared, partition([b"a"]))
+    assert made.hub.desk is not None
+    silent = [socket.create_connection(made.hub.desk[:2]) for _ in range(100)]
+    (batch,) = made.job().take()
+    assert batch.num_rows == 1
+    assert len(made.desk._lines) <= 33
+    for each in silent:
+        each.close()
+
+
+def is_closed(call: Call) -> bool:
+    try:
+        call.receive()
+    except SparkError as error:
+        return "timed out" not in str(error)
+    return False
+
+
 def test_results_without_columns_are_not_taken(made: Bench) -> None:
     assert made.hub.desk is not None
-    call = Call.to(made.hub.desk)
+    call = Call.to(made.hub.desk, NO_TLS)
     call.send(frame(Kind.RESULT, b"\x00"))
     call.patience(0.01)
-
-    def is_closed() -> bool:
-        try:
-            call.receive()
-        except SparkError as error:
-            return "timed out" not in str(error)
-        return False
-
-    turned(made.desk, is_closed)
+    turned(made.desk, lambda: is_closed(call))
     call.close()
-    assert made.hub.desk.token != TOKEN  # each desk has its own
 
 
 def test_a_slice_of_more_rows_than_can_be_numbered_goes_out_in_parts(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
+from sparkmirror.dataplane.links.address import Purpose
+from sparkmirror.dataplane.links.connecting import connect
+from sparkmirror.dataplane.links.driver_listener import DriverListener
 from sparkmirror.dataplane.query.columns import MOST_DESKS, MOST_ROWS, desk_of, first_number
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.engine import QueryEngine
@@ -20,15 +22,18 @@ _MOST_INT64 = (1 << 63) - 1
 
 @pytest.fixture
 def engine() -> Iterator[QueryEngine]:
-    made = QueryEngine(cast(Any, None), "127.0.0.1", 2, is_local=True)
+    listener = DriverListener("127.0.0.1", "127.0.0.1")
+    made = QueryEngine(cast(Any, None), listener, 2)
     yield made
     made.close()
+    listener.close()
 
 
 def met(engine: QueryEngine) -> tuple[Call, int]:
     """A copy task, and its number."""
-    call = Call(socket.create_connection((engine.door.host, engine.door.port)))
-    call.send(said(Kind.HELLO, token=engine.door.token, door=["127.0.0.1", 1, "token"]))
+    driver = engine.driver
+    call = Call(connect(driver.address, Purpose.QUERIES, driver.session_key))
+    call.send(said(Kind.HELLO, address=["127.0.0.1", 1, "token"]))
     message = call.receive()
     assert message.kind is Kind.HEARD
     return call, message.fields["desk"]
@@ -61,7 +66,7 @@ def test_spark_that_is_gone_is_not_a_query_that_is_refused(
         raise error
 
     monkeypatch.setattr(engine._planner, "plan", plan)
-    desk = Desk(engine.door, "A->B", QueryLimits())
+    desk = Desk(engine.driver, "A->B", QueryLimits())
     try:
         with pytest.raises(type(error)) as found:
             desk.prepare(QueryTerms("SELECT value FROM records"))

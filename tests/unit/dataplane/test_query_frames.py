@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.dataplane.query.frames import Call, Door, Inbox, Kind, Line, frame, said
+from sparkmirror.dataplane.links.address import GREETING_BYTES, Address, Purpose, purpose_of
+from sparkmirror.dataplane.links.session_tls import NO_TLS
+from sparkmirror.dataplane.query.frames import Call, Inbox, Kind, Line, frame, said
 from sparkmirror.errors import SparkError
 
 _MESSAGES = st.lists(st.tuples(st.sampled_from(Kind), st.binary(max_size=40)), max_size=6)
@@ -46,9 +48,12 @@ def test_what_is_said_has_fields() -> None:
     assert (message.kind, message.fields) == (Kind.DONE, {"query": 3, "job": 7})
 
 
-def test_a_length_that_cannot_be_is_refused() -> None:
-    with pytest.raises(SparkError, match="none of ours"):
-        list(Inbox().feed(struct.pack(">IB", (1 << 30) + 1, Kind.RESULT)))
+@pytest.mark.parametrize(
+    ("kind", "most"), [(Kind.RESULT, 1 << 30), (Kind.SLICE, 1 << 30), (Kind.TAKE, 16 << 20)]
+)
+def test_a_message_that_is_too_long_for_its_kind_is_refused(kind: Kind, most: int) -> None:
+    with pytest.raises(SparkError, match="too long for its kind"):
+        list(Inbox().feed(struct.pack(">IB", most + 1, kind)))
 
 
 def test_an_unknown_kind_is_refused() -> None:
@@ -56,20 +61,14 @@ def test_an_unknown_kind_is_refused() -> None:
         list(Inbox().feed(struct.pack(">IB", 0, 99)))
 
 
-def test_nobody_there() -> None:
+def test_a_call_greets_first_and_hears_that_the_other_end_is_gone() -> None:
+    token = "t" * 32
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
-    with pytest.raises(SparkError, match=f"Nobody answers on {host}:{port}"):
-        Call.to(Door(host, port, ""))
-
-
-def test_a_call_says_the_password_first_and_hears_that_the_other_end_is_gone() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        host, port = server.getsockname()
-        call = Call.to(Door(host, port, "x"), more=["h", 1, "t"])
-        other = Call(server.accept()[0])
-    assert other.receive().fields == {"token": "x", "more": ["h", 1, "t"]}
-    other.close()
+        call = Call.to(Address(host, port, token), NO_TLS)
+        other, _ = server.accept()
+    with other:
+        assert purpose_of(other.recv(GREETING_BYTES), token) is Purpose.SLICES
     with pytest.raises(SparkError, match=r"gone|broke"):
         call.receive()
     with pytest.raises(SparkError, match="broke"):
@@ -89,7 +88,7 @@ def test_a_call_that_was_cut_in_the_midst_of_a_message_breaks(
 
 
 def test_a_line_never_waits_and_loses_nothing(pair: tuple[socket.socket, socket.socket]) -> None:
-    line, other = Line(pair[0]), Call(pair[1])
+    line, other = Line.of(pair[0]), Call(pair[1])
     payload = bytes(range(256)) * 4096
     for _ in range(32):  # far more than the system takes at once
         line.send(frame(Kind.RESULT, payload))
@@ -113,7 +112,7 @@ def test_a_line_never_waits_and_loses_nothing(pair: tuple[socket.socket, socket.
 def test_a_line_that_hears_nonsense_is_closed(
     pair: tuple[socket.socket, socket.socket], nonsense: bytes
 ) -> None:
-    line = Line(pair[0])
+    line = Line.of(pair[0])
     pair[1].sendall(nonsense)
     deadline = time.monotonic() + 10
     while line.is_open:
@@ -124,7 +123,7 @@ def test_a_line_that_hears_nonsense_is_closed(
 def test_a_line_whose_other_end_is_gone_is_closed(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    line = Line(pair[0])
+    line = Line.of(pair[0])
     pair[1].close()
     deadline = time.monotonic() + 10
     while line.is_open:

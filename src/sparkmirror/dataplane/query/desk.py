@@ -10,7 +10,6 @@ What becomes of the slices of one query, whatever became of its jobs, is decided
 from __future__ import annotations
 
 import logging
-import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -18,40 +17,43 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparkmirror.dataplane.links.address import Driver, Purpose
+from sparkmirror.dataplane.links.connecting import connect
+from sparkmirror.dataplane.links.task_listener import TaskListener
 from sparkmirror.dataplane.poller import Poller
 from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import Prepared, first_number
-from .frames import Door, Kind, Line, Message, frame, said, weighed
+from .frames import Kind, Line, Message, frame, said, weighed
 from .parts import Slice, Taker
 from .queue import SliceQueue
 from .terms import QueryLimits, QueryTerms
 
 log = logging.getLogger(__name__)
-_CONNECT_S = 10.0
 _PREPARE_S = 180.0
 _ANSWER_S = 600.0
+_MOST_UNKNOWN = 32
 
 
 class Desk:
     """One for a copy task.
 
     Invariants: there is a queue for every query that the driver has prepared for us; the driver is told of records once, until
-    the next job. Nothing is served to who has not said the password.
+    the next job. Few connections are kept that have not greeted: the oldest are closed for new ones.
     """
 
-    def __init__(self, hub: Door, flow: str, limits: QueryLimits) -> None:
-        self._hub, self._flow, self._limits = hub, flow, limits
+    def __init__(self, driver: Driver, flow: str, limits: QueryLimits) -> None:
+        self._driver, self._flow, self._limits = driver, flow, limits
         self._poller = Poller()
         self._line: Line | None = None
-        self._door: Door | None = None
-        self._listener: _Listener | None = None
+        self._listener: TaskListener | None = None
         self._number = 0
         self._slices = 0
         self._known: dict[str, Prepared] = {}
         self._queries: dict[int, SliceQueue] = {}
-        self._lines: set[Line] = set()
+        self._lines: dict[Line, None] = {}
+        """Of tasks of queries, in the order in which they came."""
         self._schemas: dict[Line, tuple[int, pa.Schema]] = {}
         self._prepared: Prepared | QueryRefused | SparkError | None = None
 
@@ -87,20 +89,14 @@ class Desk:
             return
         if self._line is not None:
             raise SparkError("The driver has ended the connection for queries.")
+        with_driver = connect(self._driver.address, Purpose.QUERIES, self._driver.session_key)
+        self._line = line = Line.of(with_driver)
         # The address under which the driver is reached is one under which others on that network can reach us.
-        try:
-            with_driver = socket.create_connection((self._hub.host, self._hub.port), _CONNECT_S)
-        except OSError as error:
-            raise SparkError(
-                f"The driver does not answer on {self._hub.host}:{self._hub.port}: {error}"
-            ) from error
-        self._listener = _Listener(str(with_driver.getsockname()[0]), self._accepted)
-        token = secrets.token_hex(16)
-        self._door = Door(*self._listener.address, token)
-        self._line = line = Line(with_driver)
+        host = str(with_driver.getsockname()[0])
+        self._listener = TaskListener(host, self._driver.task_ports, self._accepted)
         self._poller.watch(self._listener, self._listener.ready)
         self._poller.watch(line, lambda: self._heard(line))
-        line.send(said(Kind.HELLO, token=self._hub.token, door=list(self._door)))
+        line.send(said(Kind.HELLO, address=list(self._listener.address)))
 
     def _tell(self, data: bytes) -> None:
         if self._line is None or not self._line.is_open:
@@ -219,31 +215,21 @@ class Desk:
 
     # -- with Spark's steps ---------------------------------------------------------------------
 
-    def _accepted(self, connection: socket.socket) -> None:
-        line = Line(connection)
-        self._lines.add(line)
+    def _accepted(self, connection: socket.socket, token: str) -> None:
+        unknown = [line for line in self._lines if not line.is_known]
+        for line in unknown[: len(unknown) - _MOST_UNKNOWN + 1]:  # the oldest
+            line.close()
+            self._lines.pop(line)
+        line = Line.accepted(connection, token, self._driver.session_key)
+        self._lines[line] = None
         self._poller.watch(line, lambda: self._asked(line))
 
     def _asked(self, line: Line) -> None:
         for message in line.receive():
-            if not line.is_known:
-                line.is_known = self._is_password(message)
-                if not line.is_known:
-                    line.close()
-                    break
-                continue
             self._serve(line, message)
         if not line.is_open:
-            self._lines.discard(line)
+            self._lines.pop(line, None)
             self._schemas.pop(line, None)
-
-    def _is_password(self, message: Message) -> bool:
-        door = self._door
-        try:
-            given = message.fields.get("token") if message.kind is Kind.HELLO else None
-        except (TypeError, ValueError):  # anybody may knock
-            return False
-        return door is not None and secrets.compare_digest(str(given), door.token)
 
     def _serve(self, line: Line, message: Message) -> None:
         match message.kind:
@@ -324,37 +310,3 @@ class _Asker:
         if isinstance(self.outcome, QueryFailed):
             raise self.outcome
         return self.outcome
-
-
-class _Listener:
-    """The desk's door, as the poller sees it."""
-
-    wants_write = False
-    is_open = True
-
-    def __init__(self, host: str, accepted: Callable[[socket.socket], None]) -> None:
-        self._socket = socket.create_server((host, 0))
-        self._socket.setblocking(False)
-        self._accepted = accepted
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self._socket.getsockname()[:2]
-        return str(host), int(port)
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def ready(self) -> None:
-        try:
-            connection, _ = self._socket.accept()
-        except OSError:
-            return
-        self._accepted(connection)
-
-    def flush_quietly(self) -> None:
-        """Nothing is ever written to it."""
-
-    def close(self) -> None:
-        self.is_open = False
-        self._socket.close()

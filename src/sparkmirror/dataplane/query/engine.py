@@ -1,17 +1,15 @@
 """Runs queries: what copy tasks ask for in, one short Spark job after the other for each query; word of each job out.
 
-Copy tasks connect to the hub and say which queries they need and when they have records for one. A query is looked at and planned
-once. While any copy task has records for it, its jobs follow each other: a first step takes slices from the copy tasks, Spark
-does what the query says, a last step gives the results back. The records themselves never come here.
+Copy tasks connect to the driver and say which queries they need and when they have records for one. A query is planned once.
+While any copy task has records for it, its jobs follow each other: a first step takes slices from the copy tasks, Spark does what
+the query says, a last step gives the results back. The records themselves never come here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
-import secrets
 import socket
 import threading
 import time
@@ -20,11 +18,13 @@ from typing import Any
 from pyspark import SparkContext
 
 from sparkmirror.dataplane.jvm_calls import ignoring_gone
+from sparkmirror.dataplane.links.address import Address, Purpose
+from sparkmirror.dataplane.links.driver_listener import DriverListener
 from sparkmirror.errors import QueryRefused, SparkError
 
 from .analysis import Analysed
 from .columns import MOST_DESKS
-from .frames import Call, Door, Kind, Message, said
+from .frames import Call, Kind, Message, said
 from .links import Link, Waiting
 from .planning import Plan, Planner
 from .priority import QueryThreads
@@ -33,7 +33,6 @@ from .terms import QuerySettings, QueryTerms
 
 log = logging.getLogger(__name__)
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reaches us as exceptions
-_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - executors are on other machines then
 _HELLO_S = 10.0
 _KEPT_S = 60.0
 """How long a query is kept that no copy task knows any more."""
@@ -50,17 +49,16 @@ class QueryEngine:
     def __init__(
         self,
         context: SparkContext,
-        host: str,
+        listener: DriverListener,
         width: int,
         *,
-        is_local: bool,
         jvm: int | None = None,
     ) -> None:
         self.context = context
+        self._listener = listener
+        self.driver = listener.driver
         self._planner = Planner(context, width)
         self.threads = QueryThreads(jvm)
-        self._listener = socket.create_server((host if is_local else _ANY_ADDRESS, 0))
-        self.door = Door(host, self._listener.getsockname()[1], secrets.token_hex(16))
         self._changed = threading.Condition()
         self._links: dict[int, Link] = {}
         self._queries: dict[tuple[str, str], RunningQuery] = {}
@@ -71,7 +69,7 @@ class QueryEngine:
         self._numbers = itertools.count(1)
         self._desks = itertools.cycle(range(1, MOST_DESKS + 1))
         self.is_closed = False
-        threading.Thread(target=self._accept, name="query hub", daemon=True).start()
+        listener.serve(Purpose.QUERIES, self._serve)
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -88,24 +86,15 @@ class QueryEngine:
             self.is_closed = True
             links = list(self._links.values())
             self._changed.notify_all()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self._listener.serve(Purpose.QUERIES, None)
         self._planner.close()
         for link in links:
             link.call.close()
 
     # -- copy tasks -----------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(Call(connection),), daemon=True).start()
-
-    def _serve(self, call: Call) -> None:
+    def _serve(self, connection: socket.socket) -> None:
+        call = Call(connection)
         link: Link | None = None
         try:
             call.patience(_HELLO_S)
@@ -124,14 +113,11 @@ class QueryEngine:
                     self._changed.notify_all()
 
     def _met(self, message: Message, call: Call) -> Link | None:
-        fields = message.fields
-        if message.kind is not Kind.HELLO or not secrets.compare_digest(
-            str(fields.get("token")), self.door.token
-        ):
+        if message.kind is not Kind.HELLO:
             return None
         with self._changed:
             number = next(n for n in self._desks if n not in self._links)
-            link = self._links[number] = Link(number, call, Door(*fields["door"]))
+            link = self._links[number] = Link(number, call, Address(*message.fields["address"]))
         link.tell(said(Kind.HEARD, desk=link.number))
         return link
 

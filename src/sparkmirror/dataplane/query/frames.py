@@ -1,6 +1,7 @@
-"""What a copy task, the driver and the steps of a query say to each other: messages in, frames on a socket out, and back.
+"""Messages between a copy task, the driver and the tasks of a query: messages in, frames on a socket out, and back.
 
-A frame is the length of what follows its head, a kind, and a payload: JSON for what is said, Arrow for records.
+A frame is the length of what follows its head, a kind, and a payload: JSON for words, Arrow for records. Connections have sent
+their greeting (`dataplane.links`) before the first frame.
 """
 
 from __future__ import annotations
@@ -9,25 +10,33 @@ import contextlib
 import enum
 import json
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
+from sparkmirror.dataplane.links.address import GREETING_BYTES, Address, Purpose, purpose_of
+from sparkmirror.dataplane.links.connecting import connect
+from sparkmirror.dataplane.links.session_tls import NO_TLS, server_context
 from sparkmirror.errors import SparkError
+from sparkmirror.kafka.access.transport import TlsSocket, Transport
 
 _HEAD = struct.Struct(">IB")
 _WEIGHT = struct.Struct(">Q")
-_MOST_BYTES = 1 << 30
+_MOST_RECORD_BYTES = 1 << 30
+_MOST_WORD_BYTES = 16 << 20
 _READ_BYTES = 1 << 20
-_CONNECT_S = 10.0
+_LINE_BYTES = 256 << 10
+_MOST_PARTS = 64
 
 
 class Kind(enum.IntEnum):
     """Who says it, and what follows."""
 
     HELLO = 1
-    """Anybody who connects: the password, and for a copy task where its own door is."""
+    """A copy task to the driver: where the copy task listens."""
     PREPARE = 2
     """A copy task to the driver: the query that it needs."""
     PREPARED = 3
@@ -53,12 +62,7 @@ class Kind(enum.IntEnum):
     """The driver to a copy task: it could not look at the query, which need not be the query's fault."""
 
 
-class Door(NamedTuple):
-    """Where somebody listens, and the password."""
-
-    host: str
-    port: int
-    token: str
+_WITH_RECORDS = frozenset({Kind.SLICE, Kind.RESULT})
 
 
 class Message(NamedTuple):
@@ -105,7 +109,7 @@ class Inbox:
         self._payload: bytearray | None = None
         self._filled = 0
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Message]:
         """The messages that are whole with these bytes; SparkError if they are none. Each byte is copied once."""
         view = memoryview(data)
         while view or self._is_whole:
@@ -131,8 +135,9 @@ class Inbox:
         self._head += view[:missing]
         if len(self._head) == _HEAD.size:
             length, self._kind = _HEAD.unpack(self._head)
-            if length > _MOST_BYTES:
-                raise SparkError(f"A message of {length:,} bytes is none of ours.")
+            most = _MOST_RECORD_BYTES if self._kind in _WITH_RECORDS else _MOST_WORD_BYTES
+            if length > most:
+                raise SparkError(f"A message of {length:,} bytes is too long for its kind.")
             self._head.clear()
             self._payload, self._filled = bytearray(length), 0
         return view[missing:]
@@ -148,24 +153,12 @@ class Call:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
-    def to(cls, door: Door, **fields: object) -> Call:
-        """Connect and say who we are; SparkError if nobody is there."""
-        try:
-            connection = socket.create_connection((door.host, door.port), _CONNECT_S)
-        except OSError as error:
-            raise SparkError(f"Nobody answers on {door.host}:{door.port}: {error}") from error
-        connection.settimeout(None)
-        call = cls(connection)
-        call.send(said(Kind.HELLO, token=door.token, **fields))
-        return call
+    def to(cls, address: Address, session_key: str) -> Call:
+        """Connect to a copy task; SparkError if it cannot be reached."""
+        return cls(connect(address, Purpose.SLICES, session_key))
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def own_host(self) -> str:
-        """The address that the other end sees us under."""
-        return str(self._socket.getsockname()[0])
 
     def patience(self, seconds: float | None) -> None:
         self._socket.settimeout(seconds)
@@ -200,21 +193,42 @@ class Call:
 class Line:
     """A connection that is never waited on: of the copy task's loop.
 
-    Invariant: `_out` holds what was said and not taken by the system yet, in order.
+    Invariants: `_out` holds what was said and not taken by the system yet, in order. Nothing is read as a frame before the right
+    greeting.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connection
+    def __init__(self, transport: Transport, token: str = "") -> None:
+        """`token`: what the greeting has to hold that comes first; empty: no greeting comes."""
+        self._transport = transport
+        self._token = token
+        self._greeting = bytearray()
         self._inbox = Inbox()
+        self._room = memoryview(bytearray(_LINE_BYTES))
         self._out: deque[memoryview] = deque()
         self.is_open = True
-        self.is_known = False
-        """Whether it has said the password."""
+        self.is_known = not token
+        """Whether the other end is of this session."""
+
+    @classmethod
+    def of(cls, connection: socket.socket) -> Line:
+        """Over a connection that has greeted."""
+        connection.setblocking(False)
+        return cls(TlsSocket(connection) if isinstance(connection, ssl.SSLSocket) else connection)
+
+    @classmethod
+    def accepted(cls, connection: socket.socket, token: str, session_key: str) -> Line:
+        """Over a connection that has still to greet; the TLS handshake is a part of reading and writing."""
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if session_key == NO_TLS:
+            return cls(connection, token)
+        wrapped = server_context(session_key).wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False
+        )
+        return cls(TlsSocket(wrapped), token)
 
     def fileno(self) -> int:
-        return self._socket.fileno()
+        return self._transport.fileno()
 
     @property
     def wants_write(self) -> bool:
@@ -227,34 +241,48 @@ class Line:
     def flush_quietly(self) -> None:
         try:
             while self._out:
-                taken = self._socket.send(self._out[0])
-                if taken == len(self._out[0]):
-                    self._out.popleft()
-                else:
-                    self._out[0] = self._out[0][taken:]
+                self._sent(self._transport.sendmsg([*islice(self._out, _MOST_PARTS)]))
         except BlockingIOError:
             return
         except OSError:
             self.close()
 
+    def _sent(self, count: int) -> None:
+        while self._out and count >= len(self._out[0]):
+            count -= len(self._out.popleft())
+        if count:
+            self._out[0] = self._out[0][count:]
+
     def receive(self) -> list[Message]:
-        """What has come in; closed if the other end is gone or talks nonsense."""
+        """What has come in; closed if the other end is gone, sends nonsense or does not belong to the session."""
+        found: list[Message] = []
         try:
-            data = self._socket.recv(_READ_BYTES)
+            while True:
+                count = self._transport.recv_into(self._room)
+                if count == 0:
+                    raise ConnectionResetError
+                found += self._inbox.feed(self._greeted(self._room[:count]))
+                if count < len(self._room):
+                    return found
         except BlockingIOError:
-            return []
-        except OSError:
-            data = b""
-        if not data:
+            return found
+        except (OSError, SparkError, ValueError):
             self.close()
-            return []
-        try:
-            return list(self._inbox.feed(data))
-        except (SparkError, ValueError):
-            self.close()
-            return []
+            return found
+
+    def _greeted(self, data: memoryview) -> memoryview:
+        """What follows the greeting; SparkError if that is not a right one."""
+        if self.is_known:
+            return data
+        missing = GREETING_BYTES - len(self._greeting)
+        self._greeting += data[:missing]
+        if len(self._greeting) == GREETING_BYTES:
+            if purpose_of(self._greeting, self._token) is not Purpose.SLICES:
+                raise SparkError("The greeting is not one of this session.")
+            self.is_known = True
+        return data[missing:]
 
     def close(self) -> None:
         self.is_open = False
         self._out.clear()
-        self._socket.close()
+        self._transport.close()

@@ -6,9 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparkmirror.dataplane.links.address import Address
 from sparkmirror.errors import SparkError
 
-from .frames import Call, Door
+from .frames import Call
 
 
 class Waiting(NamedTuple):
@@ -22,14 +23,15 @@ class Waiting(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """A copy task, as the hub knows it.
+    """A copy task, as the driver knows it.
 
     Invariants: `waiting` holds the queries that it has records for since their last job began; `queries` all that it knows.
     """
 
     number: int
     call: Call
-    door: Door
+    address: Address
+    """Where it listens for the tasks of queries."""
     waiting: dict[int, Waiting] = field(default_factory=dict)
     queries: set[int] = field(default_factory=set)
     is_open: bool = True

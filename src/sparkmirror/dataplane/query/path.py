@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.dataplane.partition import Budget
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan
 from sparkmirror.dataplane.poller import Poller
@@ -15,7 +16,6 @@ from sparkmirror.kafka.cluster import Cluster
 from .copy import QueryCopy
 from .dead_letters import DeadLetters
 from .desk import Desk
-from .frames import Door
 from .routing import QueryRouting
 from .terms import QueryLimits
 
@@ -26,7 +26,7 @@ class QueryPath:
     def __init__(
         self,
         plan: TaskPlan,
-        hub: Door,
+        driver: Driver,
         target: Cluster,
         sender: Sender,
         poller: Poller,
@@ -34,7 +34,7 @@ class QueryPath:
     ) -> None:
         query = plan.settings.query
         self._plan, self._watcher = plan, watcher
-        self.desk = Desk(hub, plan.flow, QueryLimits() if query is None else query.limits)
+        self.desk = Desk(driver, plan.flow, QueryLimits() if query is None else query.limits)
         self.dead_letters = DeadLetters(plan.settings.bad, plan.store.connector, target, sender)
         self.routings = Routings(self._routing)
         poller.watch(self.desk, self.desk.turn)

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
+from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
@@ -44,6 +45,7 @@ class Engine(Protocol):
 
     threads: QueryThreads
     context: SparkContext
+    driver: Driver
     is_closed: bool
 
     def next_number(self) -> int: ...
@@ -120,7 +122,8 @@ class RunningQuery:
             "limit": self._portion,
             "careful": is_careful,
             "feed": (self._careful_feed if is_careful else self.prepared.feed).plain,
-            "doors": {link.number: list(link.door) for link in links},
+            "copy tasks": {link.number: list(link.address) for link in links},
+            "session key": self._engine.driver.session_key,
         }
         began = time.monotonic()
         failure = self._collect(job, json.dumps(order), is_careful=is_careful)

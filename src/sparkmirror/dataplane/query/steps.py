@@ -13,18 +13,19 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from sparkmirror.dataplane.links.address import Address
 from sparkmirror.errors import SparkError
 
 from . import memory
 from .columns import DROPPED, NUMBER, RAISED, STATE, Feed, desk_of
 from .feeding import schema_of
-from .frames import Call, Door, Kind, Message, headed, said, weight_of
+from .frames import Call, Kind, Message, headed, said, weight_of
 
 ORDER = "sparkmirror.query.token"
 """The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
 
 _MOST_CALLS = 64
-_calls: dict[Door, Call] = {}
+_calls: dict[Address, Call] = {}
 
 
 class Order:
@@ -41,7 +42,8 @@ class Order:
         """Whether its plan is the careful one, which is given what the query needs as it is."""
         self.feed = Feed.read(fields["feed"])
         """What is asked for of a record."""
-        self.doors: dict[int, Door] = {int(n): Door(*door) for n, door in fields["doors"].items()}
+        self.copy_tasks = {int(n): Address(*each) for n, each in fields["copy tasks"].items()}
+        self.session_key: str = fields["session key"]
 
     @classmethod
     def of_task(cls, context: TaskContext | None) -> Order:
@@ -71,14 +73,14 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     order = Order.of_task(context)
     task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
-    numbers = list(order.doors)
+    numbers = list(order.copy_tasks)
     begin = task % max(1, len(numbers))
     left = order.limit
     request, schema = order.ask(task, attempt), schema_of(order.feed)
     for number in numbers[begin:] + numbers[:begin]:
-        door = order.doors[number]
+        address = order.copy_tasks[number]
         while left > 0:
-            message = _answer(door, request)
+            message = _answer(order, address, request)
             if message.kind is not Kind.SLICE:
                 break
             weight, batch = weight_of(message.payload)
@@ -93,7 +95,7 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     memory.lift()
     order: Order | None = None
-    told: set[Door] = set()
+    told: set[Address] = set()
     count = bad = 0
     for batch in batches:
         order = order or Order.of_task(TaskContext.get())
@@ -101,15 +103,16 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             batch, raised = _sifted(batch)
             bad += raised
         for number, part in by_desk(batch):
-            door = order.doors[number]
-            if door not in told:
-                told.add(door)
+            address = order.copy_tasks[number]
+            if address not in told:
+                told.add(address)
                 schema = bytes(memoryview(batch.schema.serialize())).hex()
-                _say(door, said(Kind.SCHEMA, job=order.job, schema=schema))
-            _say(door, *headed(Kind.RESULT, memoryview(part.serialize())))
+                _say(order, address, said(Kind.SCHEMA, job=order.job, schema=schema))
+            _say(order, address, *headed(Kind.RESULT, memoryview(part.serialize())))
         count += batch.num_rows
-    for door in told:
-        _answer(door, said(Kind.END, job=order.job if order else 0))
+    if order is not None:
+        for address in told:
+            _answer(order, address, said(Kind.END, job=order.job))
     yield pa.RecordBatch.from_pydict(
         {"records": pa.array([count], pa.int64()), "bad": pa.array([bad], pa.int64())}
     )
@@ -141,26 +144,26 @@ def by_desk(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = high
 
 
-def _say(door: Door, *data: bytes | memoryview) -> Call:
+def _say(order: Order, address: Address, *data: bytes | memoryview) -> Call:
     """Say something to a copy task, over the connection that there is, or a new one."""
-    call = _calls.get(door)
+    call = _calls.get(address)
     if call is None:
         while len(_calls) >= _MOST_CALLS:
             _calls.pop(next(iter(_calls))).close()
-        call = _calls[door] = Call.to(door)
+        call = _calls[address] = Call.to(address, order.session_key)
     try:
         call.send(*data)
     except SparkError:
-        _calls.pop(door).close()
+        _calls.pop(address).close()
         raise
     return call
 
 
-def _answer(door: Door, data: bytes) -> Message:
+def _answer(order: Order, address: Address, data: bytes) -> Message:
     """What a copy task says to that."""
-    call = _say(door, data)
+    call = _say(order, address, data)
     try:
         return call.receive()
     except SparkError:
-        _calls.pop(door).close()
+        _calls.pop(address).close()
         raise

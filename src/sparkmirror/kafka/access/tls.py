@@ -262,16 +262,21 @@ def load_key(context: ssl.SSLContext, given: Mapping[str, str]) -> KeyStore | No
     store = key_store(given)
     if store is None:
         return None
-    # OpenSSL reads keys from files only: this one is in memory, and gone when it is closed or the process ends.
-    passed = os.memfd_create("key", os.MFD_CLOEXEC)
     try:
-        os.write(passed, store.as_pem())
-        context.load_cert_chain(f"/proc/self/fd/{passed}", password="")
+        load_pem(context, store.as_pem())
     except ssl.SSLError as error:
         raise ConfigError(
             f"The key and certificate in {store.where} cannot be used: {error.reason or error}.",
             "Use an RSA key of 2048 bits or more, or an EC key.",
         ) from error
+    return store
+
+
+def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+    """Use a key and its certificates. OpenSSL reads keys from files only: this file exists in memory, until it is closed."""
+    passed = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(passed, pem)
+        context.load_cert_chain(f"/proc/self/fd/{passed}", password="")
     finally:
         os.close(passed)
-    return store

@@ -1,0 +1,1 @@
+"""Connections between the driver, its copy tasks and the tasks of queries."""
