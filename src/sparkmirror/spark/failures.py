@@ -34,6 +34,11 @@ def cause(error: BaseException) -> str:
     for line in reversed(lines):
         if line.startswith("sparkmirror.errors."):
             return line.partition(": ")[2] or line
+    if any("No module named 'sparkmirror'" in line for line in lines):
+        return "sparkmirror is not installed on the executors. Install it there, or send it along: sparkmirror pack env.tar.gz."
+    for line in reversed(lines):
+        if line.startswith("pyspark.errors."):
+            return line.partition(": ")[2] or line
     for line in lines:
         if "Python worker exited unexpectedly" in line or "crashed" in line:
             return "a Python worker was lost."

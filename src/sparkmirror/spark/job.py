@@ -19,7 +19,7 @@ from sparkmirror.dataplane.query.priority import GIVING_WAY
 from sparkmirror.errors import SparkMirrorError
 
 from .failures import failure
-from .worker import run_plans
+from .worker import plan_row, run_plans
 
 _CANCEL_AGAIN_S = 0.25
 _environment = threading.Lock()
@@ -77,7 +77,8 @@ class CopyJob:
         """The ledgers of plans of one kind. Those at low CPU priority have Python workers of their own: a worker cannot
         raise its priority again, and Spark would reuse it for other plans."""
         context = self._context
-        rows = context.parallelize(plans, len(plans)).mapPartitions(run_plans)
+        given = [plan_row(plan) for plan in plans]
+        rows = context.parallelize(given, len(given)).mapPartitions(run_plans)
         with _environment:
             context.environment |= GIVING_WAY if plans[0].gives_way else {}
             try:

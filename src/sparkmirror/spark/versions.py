@@ -1,14 +1,21 @@
-"""Which versions of PySpark are supported: a version in, nothing or a ConfigError out."""
+"""Which versions of PySpark are supported, and whether executors have the driver's: versions in, nothing or an error out."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import sys
+from collections.abc import Mapping
 
-from sparkmirror.errors import ConfigError
+import pyspark
+
+from sparkmirror.errors import ConfigError, SparkError
 
 _COPYING = (3, 5)
 _QUERIES = (4, 0)
 _LAST = (4, 3)
+_PLANS = "1"
+"""The format of plans, and of what driver and tasks send each other: another number when one of them changes."""
 
 
 def require_supported(version: str, *, queries: bool) -> None:
@@ -22,6 +29,37 @@ def require_supported(version: str, *, queries: bool) -> None:
         f"PySpark {version} is installed; {what} {_shown(first)} to {_shown(_LAST)}.",
         f"Install one of these: pip install 'pyspark>={_shown(first)},<{_LAST[0]}.{_LAST[1] + 1}'.",
     )
+
+
+def versions() -> dict[str, str]:
+    """What a driver and its executors must have in common, in this process."""
+    return {
+        "Python": _shown(sys.version_info[:2]),
+        "PySpark": _shown(_minor(pyspark.__version__)),
+        "sparkmirror": _package_version(),
+        "plan format": _PLANS,
+    }
+
+
+def require_same(driver: Mapping[str, str], executor: Mapping[str, str], host: str) -> None:
+    """SparkError, with both versions of each, if the executor on `host` has others than the driver."""
+    different = [
+        f"{name} {executor.get(name, 'unknown')} instead of {version}"
+        for name, version in driver.items()
+        if executor.get(name) != version
+    ]
+    if different:
+        raise SparkError(
+            f"The executor on {host} does not run what the driver runs: {', '.join(different)}.",
+            "Install the driver's versions on the executors, or send them along: sparkmirror pack env.tar.gz.",
+        )
+
+
+def _package_version() -> str:
+    try:
+        return importlib.metadata.version("sparkmirror")
+    except importlib.metadata.PackageNotFoundError:  # run from its sources
+        return "unknown"
 
 
 def _minor(version: str) -> tuple[int, int]:

@@ -1,10 +1,11 @@
-"""What a Spark task runs in its Python worker: plans in, ledger rows out."""
+"""What a Spark task runs in its Python worker: rows with plans in, ledger rows out."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator
 
@@ -19,10 +20,26 @@ from sparkmirror.formats.progress import RunsOn
 from sparkmirror.logs import log_to_stderr
 from sparkmirror.veil import VEIL
 
+from .versions import require_same, versions
+
+PlanRow = tuple[dict[str, str], bytes]
+"""The driver's versions, and a pickled plan: an executor with other versions may not be able to read it."""
 _INIT = 1
 
 
-def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
+def plan_row(plan: TaskPlan) -> PlanRow:
+    return versions(), pickle.dumps(plan)
+
+
+def read_plan(row: PlanRow) -> TaskPlan:
+    """SparkError if the driver has other versions."""
+    driver, pickled = row
+    require_same(driver, versions(), socket.gethostname())
+    plan: TaskPlan = pickle.loads(pickled)  # noqa: S301 - Spark's own way to hand it over
+    return plan
+
+
+def run_plans(rows: Iterable[PlanRow]) -> Iterator[LedgerRow]:
     """Run each plan to the end of its epoch (there is one per Spark task).
 
     Workers are forked from Spark's Python daemon, which ends with the JVM. A worker without its daemon must not go on unseen, nor
@@ -38,7 +55,8 @@ def run_plans(plans: Iterable[TaskPlan]) -> Iterator[LedgerRow]:
     def is_orphan() -> bool:
         return os.getppid() != daemon or daemon == _INIT
 
-    for plan in plans:
+    for row in rows:
+        plan = read_plan(row)
         for cluster in (plan.source, plan.target, plan.store_cluster):
             VEIL.learn({} if cluster is None else cluster.security.given())
         with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, _veiled():

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 from sparkmirror.dataplane.jvm_calls import ignoring_gone
 from sparkmirror.errors import SparkError
-from sparkmirror.spark.failures import failure
+from sparkmirror.spark.failures import cause, failure
 
 
 class Context:
@@ -44,3 +44,34 @@ def test_a_jvm_that_does_not_answer_is_gone() -> None:
     found = failure("The job ended", Py4JNetworkError("reset"), context(is_stopped=False))
     assert found.retriable
     assert str(found) == "The job ended: reset"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+            "  File worker.py, line 3\n"
+            "sparkmirror.errors.SparkError: node1 cannot connect to the driver at d:1: refused.\n"
+            "\tat org.apache.spark.Foo",
+            "node1 cannot connect to the driver at d:1: refused.",
+        ),
+        (
+            "An error occurred while calling z.\nError from python worker:\n  /usr/bin/python3: Error while finding module "
+            "specification for 'sparkmirror.spark.worker_daemon' (ModuleNotFoundError: No module named 'sparkmirror')",
+            "sparkmirror is not installed on the executors.",
+        ),
+        (
+            "An error occurred while calling z.\npyspark.errors.exceptions.base.PySparkRuntimeError: "
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than that in driver: 3.11",
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10",
+        ),
+        (
+            "An error occurred.\nPython worker exited unexpectedly (crashed)",
+            "a Python worker was lost.",
+        ),
+        ("Job aborted.\nmore", "Job aborted."),
+    ],
+)
+def test_of_what_spark_says_the_cause_is_shown(said: str, told: str) -> None:
+    assert cause(RuntimeError(said)).startswith(told)
