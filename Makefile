@@ -7,13 +7,17 @@ PYTHON_STAMP := $(VENV)/.sparkmirror-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 KAFKA_VERSION := $(shell sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' pom.xml)
 OLD_BROKERS := 2.4.1 2.8.2 3.9.1
+SPARK ?= 3.5.9 4.0.5 4.1.4 4.2.1 4.3.0
+# What copies; and what passes through queries, which need PySpark 4.
+COPY_TESTS := $(addprefix tests/broker/test_,run.py exactly_once.py twins.py spark_cluster.py)
+QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py))
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test slow brokers peer chaos demo bench clean
+.PHONY: help setup check format test slow brokers spark-matrix peer chaos demo bench clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
 setup: $(PYTHON_STAMP) $(KAFKA_STAMP) ## install everything (a no-op when up to date)
 
@@ -36,6 +40,14 @@ slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched ## the tests t
 
 brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers (PAIR=2.4.1-to-4.3.1: only these two)
 	$(BIN)/pytest tests/broker/versions --timeout 900 $(if $(PAIR),-k $(PAIR))
+
+# One pytest for each: the package that is first on the path is the one of the driver and of the executors.
+spark-matrix: setup $(SPARK:%=build/spark/%/.fetched) ## copying and queries on each PySpark (SPARK=4.0.5: one)
+	@failed=; for version in $(SPARK); do \
+		echo "== PySpark $$version"; \
+		case $$version in 3.*) tests="$(COPY_TESTS)";; *) tests="$(COPY_TESTS) $(QUERY_TESTS)";; esac; \
+		PYTHONPATH=$(CURDIR)/build/spark/$$version $(BIN)/pytest $$tests --timeout 900 || failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "Failed on PySpark$$failed"; exit 1; }
 
 peer: setup ## beside real Java workers, classes and clients
 	$(BIN)/pytest tests/peer --timeout 900
@@ -70,6 +82,11 @@ build/kafka/%/.fetched: pom.xml
 	$(need_tools)
 	rm -rf $(@D)
 	mvn -q -B -Dkafka.version=$* $(if $(filter $(KAFKA_VERSION),$*),,-Pold-broker) dependency:copy-dependencies
+	@touch $@
+
+build/spark/%/.fetched: $(PYTHON_STAMP)
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --target $(@D) pyspark==$*
 	@touch $@
 
 # Expanded when a recipe needs it: says in one line what is missing, before anything has been touched.
