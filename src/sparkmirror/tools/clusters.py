@@ -26,6 +26,7 @@ from sparkmirror.tools.jvm import (
     write_properties,
 )
 from sparkmirror.tools.kraft import KRaft
+from sparkmirror.tools.machine import HERE, Machine
 from sparkmirror.tools.ports import free_port
 from sparkmirror.tools.probe import ClusterView, probe
 from sparkmirror.tools.zookeeper import ZooKeeper
@@ -49,10 +50,10 @@ class _Ports:
     def choose(cls, others: Iterable[str]) -> Self:
         return cls(free_port(), free_port(), {name: free_port() for name in others})
 
-    def listeners(self) -> str:
+    def listeners(self, address: str) -> str:
         """Where clients and brokers connect, as `advertised.listeners` says it."""
         named = {"INTERNAL": self.internal, "CLIENT": self.client, **self.others}
-        return ",".join(f"{name}://127.0.0.1:{port}" for name, port in named.items())
+        return ",".join(f"{name}://{address}:{port}" for name, port in named.items())
 
 
 class KafkaCluster:
@@ -81,6 +82,7 @@ class KafkaCluster:
         jvm: Sequence[str] = (),
         listeners: Mapping[str, str] | None = None,
         version: str = KAFKA_VERSION,
+        machine: Machine = HERE,
     ) -> None:
         if brokers < 1:
             raise ConfigError(
@@ -90,7 +92,8 @@ class KafkaCluster:
         self.nodes = range(1, brokers + 1)
         self.version = version
         self._directory = directory / name
-        self._metadata = _metadata(self.nodes, self._directory, version)
+        self._machine = machine
+        self._metadata = _metadata(self.nodes, self._directory, version, machine)
         self._properties = dict(properties or {})
         self._jvm = (f"-Xmx{heap}", *self._metadata.jvm, *jvm)
         self._racks = racks
@@ -107,20 +110,22 @@ class KafkaCluster:
     @property
     def bootstrap(self) -> str:
         """Where clients connect: every node's CLIENT listener."""
-        return ",".join(f"127.0.0.1:{ports.client}" for ports in self._ports.values())
+        return ",".join(self.address(node) for node in self.nodes)
 
     @property
     def internal_bootstrap(self) -> str:
         """Where anyone connects without security: every node's INTERNAL listener."""
-        return ",".join(f"127.0.0.1:{ports.internal}" for ports in self._ports.values())
+        return ",".join(f"{self._machine.address}:{p.internal}" for p in self._ports.values())
 
     def bootstrap_of(self, listener: str) -> str:
         """Where clients of one of the additional listeners connect, at every node."""
-        return ",".join(f"127.0.0.1:{ports.others[listener]}" for ports in self._ports.values())
+        return ",".join(
+            f"{self._machine.address}:{ports.others[listener]}" for ports in self._ports.values()
+        )
 
     def address(self, node: int) -> str:
         """The CLIENT listener of one node."""
-        return f"127.0.0.1:{self._ports[node].client}"
+        return f"{self._machine.address}:{self._ports[node].client}"
 
     def log(self, node: int) -> Path:
         """The file with everything the node has printed, restarts included."""
@@ -207,11 +212,11 @@ class KafkaCluster:
         # A killed JVM leaves the native libraries it unpacked: let them lie with its data.
         options = (*self._jvm, f"-Djava.io.tmpdir={self._home(node)}")
         command = java_command("kafka.Kafka", str(settings), options=options, version=self.version)
-        self._processes[node] = spawn(command, log=self.log(node))
+        self._processes[node] = spawn([*self._machine.enter, *command], log=self.log(node))
 
     def _settings(self, node: int) -> dict[str, str]:
         ports = self._ports[node]
-        where = ports.listeners()
+        where = ports.listeners(self._machine.address)
         protocols = (_PLAINTEXT, *(f"{name}:{what}" for name, what in self._listeners.items()))
         rack = {"broker.rack": f"rack-{node}"} if self._racks else {}
         return {
@@ -247,7 +252,7 @@ class KafkaCluster:
         )
 
     def _view(self, node: int) -> ClusterView | None:
-        return probe(self._ports[node].internal)
+        return probe(self._ports[node].internal, self._machine.address)
 
     def _failure(self, node: int, what: str) -> KafkaError:
         log = self.log(node)
@@ -271,11 +276,11 @@ def start_all(clusters: Iterable[KafkaCluster]) -> None:
         raise
 
 
-def _metadata(nodes: range, directory: Path, version: str) -> KRaft | ZooKeeper:
+def _metadata(nodes: range, directory: Path, version: str, machine: Machine) -> KRaft | ZooKeeper:
     major, minor, *_ = (int(number) for number in version.split("."))
     if (major, minor) < _FIRST_KRAFT:
-        return ZooKeeper(directory, version)
-    return KRaft(nodes, version)
+        return ZooKeeper(directory, version, machine)
+    return KRaft(nodes, version, machine)
 
 
 def _broker_settings(brokers: int, racks: bool) -> dict[str, str]:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from sparkmirror.tools.jvm import run_tool, write_properties
+from sparkmirror.tools.machine import Machine
 from sparkmirror.tools.ports import free_port
 from sparkmirror.tools.probe import ClusterView
 
@@ -19,7 +20,8 @@ class KRaft:
 
     jvm: tuple[str, ...] = ()
 
-    def __init__(self, nodes: Iterable[int], version: str) -> None:
+    def __init__(self, nodes: Iterable[int], version: str, machine: Machine) -> None:
+        self._address = machine.address
         self._version = version
         self._cluster_id = _new_id()
         self._ports = {node: free_port() for node in nodes}
@@ -50,13 +52,13 @@ class KRaft:
 
     def settings(self, node: int, listeners: str) -> dict[str, str]:
         """Who and where the node is: with a listener for the controllers beside `listeners`."""
-        voters = (f"{voter}@127.0.0.1:{port}" for voter, port in self._ports.items())
+        voters = (f"{voter}@{self._address}:{port}" for voter, port in self._ports.items())
         return {
             "process.roles": "broker,controller",
             "node.id": str(node),
             "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://127.0.0.1:{self._ports[node]},{listeners}",
+            "listeners": f"CONTROLLER://{self._address}:{self._ports[node]},{listeners}",
         }
 
 

@@ -1,6 +1,6 @@
 """Ask one broker what it knows of its cluster.
 
-A port comes in, the brokers, topics and lagging replicas it sees go out. This is a Metadata request written
+An address comes in, the brokers, topics and lagging replicas it sees go out. This is a Metadata request written
 by hand: the clusters of tests must be judged by something other than the client under test.
 """
 
@@ -51,10 +51,10 @@ class _Answer:
         return [self.number("i") for _ in range(self.number("i"))]
 
 
-def probe(port: int) -> ClusterView | None:
-    """The view of the broker at `port` of this machine, or None while it does not answer."""
+def probe(port: int, host: str = "127.0.0.1") -> ClusterView | None:
+    """The view of the broker at `port` of a host, or None while it does not answer."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_TIMEOUT_S) as connection:
+        with socket.create_connection((host, port), timeout=_ANSWER_TIMEOUT_S) as connection:
             connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
             size = struct.unpack(">i", _receive(connection, 4))[0]
             return _parse(_receive(connection, size))

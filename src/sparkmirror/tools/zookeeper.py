@@ -11,6 +11,7 @@ from pathlib import Path
 from sparkmirror.errors import KafkaError
 from sparkmirror.processes import spawn
 from sparkmirror.tools.jvm import java_command, write_properties
+from sparkmirror.tools.machine import Machine
 from sparkmirror.tools.ports import free_port
 from sparkmirror.tools.probe import ClusterView
 
@@ -33,7 +34,8 @@ class ZooKeeper:
 
     jvm = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
 
-    def __init__(self, directory: Path, version: str) -> None:
+    def __init__(self, directory: Path, version: str, machine: Machine) -> None:
+        self._machine = machine
         self._home = directory / "zookeeper"
         self._version = version
         self._port = free_port()
@@ -45,7 +47,7 @@ class ZooKeeper:
         settings = self._home / "zookeeper.properties"
         wanted = {
             "dataDir": str(self._home / "data"),
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": self._machine.address,
             "clientPort": str(self._port),
             "tickTime": str(_TICK_MS),
             "maxClientCnxns": "0",
@@ -56,7 +58,7 @@ class ZooKeeper:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         options = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self.jvm)
         command = java_command(main, str(settings), options=options, version=self._version)
-        self._process = spawn(command, log=self._home / "server.log")
+        self._process = spawn([*self._machine.enter, *command], log=self._home / "server.log")
 
     def close(self) -> None:
         """Kill the JVM."""
@@ -86,7 +88,7 @@ class ZooKeeper:
         """Who and where the node is."""
         return {
             "broker.id": str(node),
-            "zookeeper.connect": f"127.0.0.1:{self._port}",
+            "zookeeper.connect": f"{self._machine.address}:{self._port}",
             "zookeeper.session.timeout.ms": str(_SESSION_MS),
             "zookeeper.connection.timeout.ms": str(int(_PATIENCE_S * 1000)),
             "listeners": listeners,
@@ -94,7 +96,7 @@ class ZooKeeper:
 
     def _is_registered(self, node: int) -> bool:
         """Whether a session of the node is alive, as ZooKeeper's command `dump` lists them."""
-        where = ("127.0.0.1", self._port)
+        where = (self._machine.address, self._port)
         with socket.create_connection(where, timeout=_ANSWER_TIMEOUT_S) as connection:
             connection.sendall(b"dump")
             with connection.makefile("rb") as answer:
