@@ -11,6 +11,7 @@ from kafka_tools import Headers, consume
 from program import Program
 
 from sparkmirror.tools.clusters import KafkaCluster
+from sparkmirror.tools.machine import HERE, Machine
 
 Content = tuple[int, bytes | None, bytes | None, Headers]
 
@@ -35,10 +36,13 @@ def properties(source: KafkaCluster, target: KafkaCluster, **keys: str) -> dict[
 class Mirror(Program):
     """A running `sparkmirror run`."""
 
-    def __init__(self, directory: Path, keys: Mapping[str, str], *arguments: str) -> None:
+    def __init__(
+        self, directory: Path, keys: Mapping[str, str], *arguments: str, machine: Machine = HERE
+    ) -> None:
         file = directory / "mm2.properties"
         file.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
-        command = [sys.executable, "-m", "sparkmirror", "run", str(file), *arguments]
+        command = [*machine.enter, sys.executable, "-m", "sparkmirror", "run", str(file)]
+        command += arguments
         super().__init__(command, directory / "sparkmirror.log")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,7 @@ from kafka_tools import wait_for
 
 from sparkmirror.processes import spawn
 from sparkmirror.spark.gateway import spark_home
-
-_HOST = "127.0.0.1"
+from sparkmirror.tools.machine import HERE, Machine
 
 
 class SparkNode:
@@ -23,6 +23,10 @@ class SparkNode:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+
+    def drain(self) -> None:
+        """Have it decommissioned: Spark moves what it can before the node goes."""
+        self._process.send_signal(signal.SIGPWR)
 
     def executors(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,15 +51,17 @@ class SparkNode:
 class SparkCluster:
     """A master, and nodes with so many cores each."""
 
-    def __init__(self, folder: Path, *cores: int) -> None:
+    def __init__(self, folder: Path, *cores: int, machine: Machine = HERE) -> None:
         self._folder = folder
+        self._machine = machine
         self._cores = cores
         self._log = folder / "spark-master.log"
         self._master: subprocess.Popen[bytes] | None = None
         self.nodes: list[SparkNode] = []
 
     def __enter__(self) -> Self:
-        self._master = _start("master.Master", self._log, "--host", _HOST, "--port", "0")
+        where = ["--host", self._machine.address, "--port", "0", "--webui-port", "0"]
+        self._master = _start("master.Master", self._log, self._machine, *where)
         wait_for("the Spark master serves", lambda: self._find_url() or None)
         for cores in self._cores:
             self.add_node(cores)
@@ -73,12 +79,13 @@ class SparkCluster:
     def url(self) -> str:
         return self._find_url()
 
-    def add_node(self, cores: int) -> SparkNode:
+    def add_node(self, cores: int, machine: Machine | None = None) -> SparkNode:
+        machine = machine or self._machine
         number = len(self.nodes)
         log = self._folder / f"spark-node-{number}.log"
-        options = ["--host", _HOST, "--cores", str(cores), "--memory", "2g"]
+        options = ["--host", machine.address, "--cores", str(cores), "--memory", "2g"]
         options += ["--work-dir", str(self._folder / f"node-{number}"), "--webui-port", "0"]
-        node = SparkNode(_start("worker.Worker", log, *options, self.url))
+        node = SparkNode(_start("worker.Worker", log, machine, *options, self.url))
         self.nodes.append(node)
         registered = "Successfully registered with master"
         wait_for(
@@ -101,13 +108,13 @@ class SparkCluster:
             self._master.wait()
 
 
-def _start(main: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(main: str, log: Path, machine: Machine, *arguments: str) -> subprocess.Popen[bytes]:
     home = spark_home()
     environment = os.environ | {
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": _HOST,
+        "SPARK_LOCAL_IP": machine.address,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments]
-    return spawn(command, log=log, env=environment)
+    return spawn([*machine.enter, *command], log=log, env=environment)

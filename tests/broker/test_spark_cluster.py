@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kafka_tools import NewRecord, create_topic, end_offsets, produce, topics, wait_for
-from running import Mirror, assert_same, properties
+from kafka_tools import wait_for
+from running import Mirror
 from spark_cluster import SparkCluster
+from spread import SpreadTopic, keys, submitted
 
 from sparkmirror.tools.clusters import KafkaCluster, free_port
 
@@ -20,64 +21,14 @@ Unique = Callable[[str], str]
 FLOWS_ON_S = 15.0
 
 
-class Copied:
-    """A topic whose partitions get a record each, again and again, and its copy."""
-
-    def __init__(self, source: KafkaCluster, target: KafkaCluster, topic: str, count: int) -> None:
-        self.source, self.target, self.topic, self.count = source, target, topic, count
-        self.rounds = 0
-        create_topic(source.bootstrap, topic, count)
-
-    def add(self) -> None:
-        """One more record for each partition."""
-        key = b"%d" % self.rounds
-        produce(
-            self.source.bootstrap, self.topic, [NewRecord(key, key, n) for n in range(self.count)]
-        )
-        self.rounds += 1
-
-    def arrives(self, patience: float = 120.0) -> None:
-        """What was added last is copied, in every partition."""
-        wait_for("every partition is copied", self._is_there, patience)
-
-    def _is_there(self) -> bool:
-        remote = f"A.{self.topic}"
-        if remote not in topics(self.target.bootstrap):
-            return False
-        ends = end_offsets(self.target.bootstrap, remote)
-        return len(ends) == self.count and all(end == self.rounds for end in ends.values())
-
-    def assert_same(self) -> None:
-        assert_same(self.source, self.topic, self.target, f"A.{self.topic}")
-
-
 @pytest.fixture
 def topic(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
-) -> Iterator[Copied]:
-    yield Copied(source_cluster, target_cluster, unique("spread"), 6)
+) -> Iterator[SpreadTopic]:
+    yield SpreadTopic(source_cluster, target_cluster, unique("spread"), 6)
 
 
-def keys(topic: Copied, master: str, tasks: int, **more: str) -> dict[str, str]:
-    return properties(
-        topic.source,
-        topic.target,
-        flow_topics=topic.topic,
-        tasks_max=str(tasks),
-        spark_master=master,
-        spark_executor_memory="512m",
-        spark_driver_host="127.0.0.1",
-        **more,
-    )
-
-
-def submitted(mirror: Mirror) -> list[int]:
-    """How many Spark tasks each job of the flow had."""
-    lines = [line for line in mirror.output.splitlines() if "Spark task(s) submitted" in line]
-    return [int(line.split(":")[-1].split()[0]) for line in lines]
-
-
-def test_the_slots_of_all_nodes_are_used(topic: Copied, tmp_path: Path) -> None:
+def test_the_slots_of_all_nodes_are_used(topic: SpreadTopic, tmp_path: Path) -> None:
     with (
         SparkCluster(tmp_path, 4, 4) as spark,
         Mirror(tmp_path, keys(topic, spark.url, 6)) as mirror,
@@ -91,7 +42,7 @@ def test_the_slots_of_all_nodes_are_used(topic: Copied, tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_lost_for_good_leaves_no_partition_standing(
-    topic: Copied, tmp_path: Path
+    topic: SpreadTopic, tmp_path: Path
 ) -> None:
     with SparkCluster(tmp_path, 1, 1) as spark:
         more = {"mirror_epoch_ms": "8000"}
@@ -109,7 +60,7 @@ def test_a_node_that_is_lost_for_good_leaves_no_partition_standing(
         topic.assert_same()
 
 
-def test_nodes_that_come_late_are_used(topic: Copied, tmp_path: Path) -> None:
+def test_nodes_that_come_late_are_used(topic: SpreadTopic, tmp_path: Path) -> None:
     """A cluster without nodes is told of; the first one is used as soon as it is there, and so is the second."""
     with SparkCluster(tmp_path) as spark, Mirror(tmp_path, keys(topic, spark.url, 4)) as mirror:
         topic.add()
@@ -127,7 +78,7 @@ def test_nodes_that_come_late_are_used(topic: Copied, tmp_path: Path) -> None:
 
 
 def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
-    topic: Copied, tmp_path: Path
+    topic: SpreadTopic, tmp_path: Path
 ) -> None:
     """With a query, so that tasks of queries connect to copy tasks, too."""
     ports = {"mirror_driver_port": str(free_port()), "mirror_task_ports": "11000-11063"}

@@ -1,0 +1,183 @@
+"""Driver, executors and Kafka clusters on hosts of their own, and what happens to such hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hosts import Network, can_make_hosts
+from kafka_tools import QUICK_JVM, NewRecord, produce, wait_for
+from running import Mirror
+from spark_cluster import SparkCluster, SparkNode
+from spread import SpreadTopic, keys, submitted
+
+from sparkmirror.tools.clusters import KafkaCluster, start_all
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not can_make_hosts(), reason="network namespaces need root, ip and tc"),
+]
+Unique = Callable[[str], str]
+NODES = ("node1", "node2")
+RECOVERS_S = 60.0
+UNEQUAL = (8000, 4000, 2000, 2000, 1000, 1000, 500, 500)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """What the tests do themselves they do on the driver's host."""
+    with Network("source", "target", "driver", *NODES) as made, made["driver"].inside():
+        yield made
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    network: Network, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
+    folder = tmp_path_factory.mktemp("hosts")
+    source, target = (
+        KafkaCluster(name, 1, folder, jvm=QUICK_JVM, machine=network[name].machine)
+        for name in ("source", "target")
+    )
+    start_all([source, target])
+    yield source, target
+    source.close()
+    target.close()
+
+
+@pytest.fixture
+def topic(clusters: tuple[KafkaCluster, KafkaCluster], unique: Unique) -> SpreadTopic:
+    return SpreadTopic(*clusters, unique("spread"), len(UNEQUAL))
+
+
+@pytest.fixture
+def spark(network: Network, tmp_path: Path) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path, machine=network["driver"].machine) as made:
+        yield made
+
+
+class Site:
+    """A flow on Spark nodes, one on each host."""
+
+    def __init__(
+        self,
+        network: Network,
+        spark: SparkCluster,
+        topic: SpreadTopic,
+        folder: Path,
+        nodes: tuple[str, ...] = NODES,
+        **more: str,
+    ) -> None:
+        self.network, self.spark, self.topic = network, spark, topic
+        self.nodes: dict[str, SparkNode] = {}
+        for name in nodes:
+            self.add_node(name)
+        driver = network["driver"]
+        settings = {
+            "spark_driver_host": driver.address,
+            "spark_decommission_enabled": "true",
+            "mirror_epoch_ms": "20000",
+        }
+        wanted = keys(topic, spark.url, 4, **(settings | more))
+        self.mirror = Mirror(folder, wanted, machine=driver.machine)
+
+    def add_node(self, name: str) -> None:
+        self.nodes[name] = self.spark.add_node(2, self.network[name].machine)
+
+
+def kill_executor(site: Site) -> None:
+    for executor in site.nodes["node2"].executors():
+        executor.kill()
+
+
+def cut_off_host(site: Site) -> None:
+    site.network["node2"].cut_off()
+
+
+def drain_node(site: Site) -> None:
+    site.nodes["node2"].drain()
+
+
+def kill_driver(site: Site) -> None:
+    site.mirror.kill()
+    site.mirror.start()
+
+
+def lose_kafka(site: Site) -> None:
+    """For longer than a broker is waited for; the driver is still there."""
+    node, brokers = site.network["node2"], (site.network["source"], site.network["target"])
+    node.lose(*brokers)
+    time.sleep(10)  # this is the fault itself
+    node.find(*brokers)
+
+
+@pytest.mark.parametrize(
+    "fault", [kill_executor, cut_off_host, drain_node, kill_driver, lose_kafka]
+)
+def test_nothing_is_lost_or_repeated(
+    network: Network,
+    spark: SparkCluster,
+    topic: SpreadTopic,
+    tmp_path: Path,
+    fault: Callable[[Site], None],
+) -> None:
+    site = Site(network, spark, topic, tmp_path)
+    try:
+        with site.mirror:
+            with topic.load(UNEQUAL):
+                wait_for("four Spark tasks", lambda: 4 in submitted(site.mirror), 60)
+                topic.arrives()
+                fault(site)
+                topic.arrives(RECOVERS_S)
+            topic.arrives(RECOVERS_S)
+            assert topic.assert_same() > 100
+    finally:
+        network["node2"].join()
+
+
+def test_partitions_with_unequal_load_are_spread_over_both_hosts(
+    network: Network, spark: SparkCluster, topic: SpreadTopic, tmp_path: Path
+) -> None:
+    site = Site(network, spark, topic, tmp_path, mirror_epoch_ms="8000")
+    with site.mirror, topic.load(UNEQUAL):
+        wait_for("load has been measured", lambda: len(submitted(site.mirror)) >= 3, 90)
+        topic.arrives()
+        before = {name: network[name].sent_bytes for name in NODES}
+        time.sleep(8)  # what is sent meanwhile is measured
+        sent = {name: network[name].sent_bytes - before[name] for name in NODES}
+    print(f"bytes sent by each host: {sent}")  # noqa: T201 - for the docs
+    assert min(sent.values()) > 0.6 * max(sent.values())
+
+
+def test_two_hosts_copy_faster_than_one(
+    network: Network, spark: SparkCluster, topic: SpreadTopic, tmp_path: Path
+) -> None:
+    """Where the hosts of the executors are the limit."""
+    for name in NODES:
+        network[name].limit(40)
+    rows = [NewRecord(b"%d" % n, b"x" * 10_000, n % topic.count) for n in range(4000)]
+    seconds: dict[int, float] = {}
+    for nodes in (NODES[:1], NODES):
+        folder = tmp_path / str(len(nodes))
+        folder.mkdir()
+        other = SpreadTopic(topic.source, topic.target, f"{topic.topic}-{len(nodes)}", topic.count)
+        produce(topic.source.bootstrap, other.topic, rows)
+        seconds[len(nodes)] = _copied_in(network, spark, other, folder, nodes)
+    print(f"seconds with one and with two hosts: {seconds}")  # noqa: T201 - for the docs
+    assert seconds[1] > 1.6 * seconds[2]
+
+
+def _copied_in(
+    network: Network, spark: SparkCluster, topic: SpreadTopic, folder: Path, nodes: tuple[str, ...]
+) -> float:
+    site = Site(network, spark, topic, folder, nodes)
+    with site.mirror:
+        wait_for("copying has begun", lambda: topic.copied() > 0, 90)
+        began = time.monotonic()
+        topic.arrives()
+        took = time.monotonic() - began
+    for node in site.nodes.values():
+        node.kill()
+    return took
