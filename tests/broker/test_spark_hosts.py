@@ -157,7 +157,7 @@ def test_two_hosts_copy_faster_than_one(
     """Where the hosts of the executors are the limit."""
     for name in NODES:
         network[name].limit(40)
-    rows = [NewRecord(b"%d" % n, b"x" * 10_000, n % topic.count) for n in range(4000)]
+    rows = [NewRecord(b"%d" % n, b"x" * 10_000, n % topic.count) for n in range(12_000)]
     seconds: dict[int, float] = {}
     for nodes in (NODES[:1], NODES):
         folder = tmp_path / str(len(nodes))
