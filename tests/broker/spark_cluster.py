@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,7 +52,14 @@ class SparkNode:
 class SparkCluster:
     """A master, and nodes with so many cores each."""
 
-    def __init__(self, folder: Path, *cores: int, machine: Machine = HERE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *cores: int,
+        machine: Machine = HERE,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._environment = environment
         self._folder = folder
         self._machine = machine
         self._cores = cores
@@ -61,7 +69,7 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         where = ["--host", self._machine.address, "--port", "0", "--webui-port", "0"]
-        self._master = _start("master.Master", self._log, self._machine, *where)
+        self._master = self._start("master.Master", self._log, self._machine, *where)
         wait_for("the Spark master serves", lambda: self._find_url() or None)
         for cores in self._cores:
             self.add_node(cores)
@@ -85,7 +93,7 @@ class SparkCluster:
         log = self._folder / f"spark-node-{number}.log"
         options = ["--host", machine.address, "--cores", str(cores), "--memory", "2g"]
         options += ["--work-dir", str(self._folder / f"node-{number}"), "--webui-port", "0"]
-        node = SparkNode(_start("worker.Worker", log, machine, *options, self.url))
+        node = SparkNode(self._start("worker.Worker", log, machine, *options, self.url))
         self.nodes.append(node)
         registered = "Successfully registered with master"
         wait_for(
@@ -93,6 +101,19 @@ class SparkCluster:
             lambda: log.exists() and registered in log.read_text(),
         )
         return node
+
+    def _start(
+        self, main: str, log: Path, machine: Machine, *arguments: str
+    ) -> subprocess.Popen[bytes]:
+        home = spark_home()
+        environment = dict(self._environment) | {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": machine.address,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        }
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments]
+        return spawn([*machine.enter, *command], log=log, env=environment)
 
     def __exit__(
         self,
@@ -106,15 +127,3 @@ class SparkCluster:
         if self._master is not None:
             self._master.kill()
             self._master.wait()
-
-
-def _start(main: str, log: Path, machine: Machine, *arguments: str) -> subprocess.Popen[bytes]:
-    home = spark_home()
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": machine.address,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
-    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments]
-    return spawn([*machine.enter, *command], log=log, env=environment)
