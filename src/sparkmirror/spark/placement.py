@@ -96,16 +96,6 @@ def place(
     return fresh if _most(fresh, weight) < _most(kept, weight) * _WORTH_MOVING else kept
 
 
-def is_worth_moving(placed: Sequence[Sequence[Key]], loads: Mapping[Key, float]) -> bool:
-    """Whether some task has more than 1.25 times the mean, and moving partitions would clearly help."""
-    keys = [key for task in placed for key in task]
-    weight = weights(keys, loads)
-    most = _most(placed, weight)
-    if most <= MOST_OF_MEAN * sum(weight.values()) / max(1, len(placed)):
-        return False
-    return _most(place(keys, loads, len(placed), _numbers(placed)), weight) < most * _WORTH_MOVING
-
-
 def _numbers(placed: Sequence[Sequence[Key]]) -> dict[Key, int]:
     return {key: number for number, task in enumerate(placed) for key in task}
 
