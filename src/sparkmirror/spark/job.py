@@ -77,8 +77,8 @@ class CopyJob:
         """The ledgers of plans of one kind. Those at low CPU priority have Python workers of their own: a worker cannot
         raise its priority again, and Spark would reuse it for other plans."""
         context = self._context
-        given = [plan_row(plan) for plan in plans]
-        rows = context.parallelize(given, len(given)).mapPartitions(run_plans)
+        plan_rows = [plan_row(plan) for plan in plans]
+        rows = context.parallelize(plan_rows, len(plan_rows)).mapPartitions(run_plans)
         with _environment:
             context.environment |= GIVING_WAY if plans[0].gives_way else {}
             try:

@@ -22,7 +22,7 @@ from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
 from sparkmirror.dataplane.links.driver_link import DriverLinks
 from sparkmirror.dataplane.links.driver_listener import DriverListener
-from sparkmirror.dataplane.links.session_tls import NO_TLS, new_session_key
+from sparkmirror.dataplane.links.session_tls import new_secret
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError, SparkMirrorError
 
@@ -236,11 +236,9 @@ class SparkSession:
             host = _host(context)
             bind = context.getConf().get("spark.driver.bindAddress") or host
             is_local = LocalMaster.parse(context.master or "") is not None
-            key = NO_TLS if is_local else new_session_key()
+            secret, ports = new_secret(tls=not is_local), self._ports
             try:
-                self._listener = DriverListener(
-                    host, bind, self._ports.driver, key, self._ports.tasks
-                )
+                self._listener = DriverListener(host, bind, secret, ports.driver, ports.tasks)
             except OSError as error:
                 raise SparkError(
                     f"The driver cannot listen for its tasks at {bind}:{self._ports.driver}: {error}.",
@@ -260,12 +258,6 @@ class SparkSession:
                 return
         try:
             self._discard()
-            if self._links is not None:
-                self._links.close()
-                self._links = None
-            if self._listener is not None:
-                self._listener.close()
-                self._listener = None
         finally:
             self._lock.release()
 
@@ -274,8 +266,11 @@ class SparkSession:
         context, self._context = self._context, None
         pulse, self._pulse = self._pulse, None
         queries, self._queries = self._queries, None
-        if queries is not None:
-            queries.close()
+        links, self._links = self._links, None
+        listener, self._listener = self._listener, None
+        for each in (queries, links, listener):
+            if each is not None:
+                each.close()
         if pulse is not None:
             pulse.close()
         self._jvm.close(context)

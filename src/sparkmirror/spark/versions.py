@@ -14,6 +14,7 @@ from sparkmirror.errors import ConfigError, SparkError
 _COPYING = (3, 5)
 _QUERIES = (4, 0)
 _LAST = (4, 3)
+_UNKNOWN = "unknown"
 _PLANS = "1"
 """The format of plans, and of what driver and tasks send each other: another number when one of them changes."""
 
@@ -44,9 +45,9 @@ def versions() -> dict[str, str]:
 def require_same(driver: Mapping[str, str], executor: Mapping[str, str], host: str) -> None:
     """SparkError, with both versions of each, if the executor on `host` has others than the driver."""
     different = [
-        f"{name} {executor.get(name, 'unknown')} instead of {version}"
+        f"{name} {executor.get(name, 'none')} instead of {version}"
         for name, version in driver.items()
-        if executor.get(name) != version
+        if _UNKNOWN not in (version, executor.get(name)) and executor.get(name) != version
     ]
     if different:
         raise SparkError(
@@ -59,7 +60,7 @@ def _package_version() -> str:
     try:
         return importlib.metadata.version("sparkmirror")
     except importlib.metadata.PackageNotFoundError:  # run from its sources
-        return "unknown"
+        return _UNKNOWN
 
 
 def _minor(version: str) -> tuple[int, int]:

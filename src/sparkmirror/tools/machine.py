@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This machine, unless it is said otherwise: tests have hosts in network namespaces, too."""
+    """This machine by default; tests have hosts in network namespaces, too."""
 
     address: str = "127.0.0.1"
     enter: tuple[str, ...] = ()

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkmirror.dataplane.links.address import Address, Purpose
+from sparkmirror.dataplane.links.address import Address, Purpose, SessionSecret
 from sparkmirror.dataplane.links.driver_listener import DriverListener
-from sparkmirror.dataplane.links.session_tls import NO_TLS
+from sparkmirror.dataplane.links.session_tls import new_secret
 from sparkmirror.dataplane.query import steps
 from sparkmirror.dataplane.query.columns import (
     DROPPED,
@@ -58,8 +58,8 @@ def turned(desk: Desk, condition: Callable[[], Any]) -> Any:
 class Hub:
     """A driver that serves one desk: prepares every query, and keeps what else it hears."""
 
-    def __init__(self, prepared: Prepared, session_key: str = NO_TLS) -> None:
-        self._listener = DriverListener("127.0.0.1", "127.0.0.1", session_key=session_key)
+    def __init__(self, prepared: Prepared, secret: SessionSecret) -> None:
+        self._listener = DriverListener("127.0.0.1", "127.0.0.1", secret)
         self.driver = self._listener.driver
         self._prepared = prepared
         self.refusal: dict[str, str] | None = None
@@ -144,10 +144,10 @@ class Job:
     feed: Feed = field(default_factory=lambda: Feed(VALUE))
 
     def take(self) -> list[pa.RecordBatch]:
-        return self._run(lambda: list(steps.take(iter([]))))
+        return self._run(lambda: list(steps.take(self.hub.driver.secret, iter([]))))
 
     def give(self, *batches: pa.RecordBatch) -> dict[str, Any]:
-        (row,) = self._run(lambda: list(steps.give(iter(batches))))
+        (row,) = self._run(lambda: list(steps.give(self.hub.driver.secret, iter(batches))))
         found: dict[str, Any] = row.to_pylist()[0]
         return found
 
@@ -160,7 +160,6 @@ class Job:
             "careful": self.careful,
             "feed": (Feed(VALUE) if self.careful else self.feed).plain,
             "copy tasks": {"7": list(self.hub.desk or ())},
-            "session key": self.hub.driver.session_key,
         }
         context = Context(json.dumps(order), self.task, self.attempt)
         outcome: list[list[pa.RecordBatch] | SparkError] = []
@@ -308,12 +307,12 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(
-    patch: pytest.MonkeyPatch, prepared: Prepared | None = None, session_key: str = NO_TLS
+    patch: pytest.MonkeyPatch, prepared: Prepared | None = None, *, tls: bool = False
 ) -> Iterator[Bench]:
     prepared = prepared or Prepared(3, VALUE, VALUE, Feed(VALUE))
     contexts = Contexts()
     patch.setattr(steps, "TaskContext", contexts)
-    hub = Hub(prepared, session_key)
+    hub = Hub(prepared, new_secret(tls=tls))
     desk = Desk(hub.driver, "A->B", QueryLimits())
     try:
         yield Bench(desk, hub, contexts, prepared)

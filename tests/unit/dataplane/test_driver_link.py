@@ -6,18 +6,23 @@ import logging
 import pickle
 import socket
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.dataplane.links.address import (
     GREETING_BYTES,
+    NO_TLS,
     Address,
     Driver,
     Purpose,
+    SessionSecret,
     greeting,
     purpose_of,
 )
@@ -25,11 +30,10 @@ from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.links.driver_link import DriverLink, DriverLinks
 from sparkmirror.dataplane.links.driver_listener import DriverListener
 from sparkmirror.dataplane.links.ports import listen
-from sparkmirror.dataplane.links.session_tls import NO_TLS, client_context, new_session_key
+from sparkmirror.dataplane.links.session_tls import client_context, new_secret
 from sparkmirror.errors import ConfigError, SparkError
 
 _HOST = "127.0.0.1"
-_KEY = new_session_key()
 _STRANGE = b"GET / HTTP/1.1\r\nHost: localhost:8083\r\n\r\n"
 
 
@@ -42,9 +46,9 @@ def soon(condition: Callable[[], bool]) -> bool:
     return False
 
 
-@pytest.fixture(params=[NO_TLS, _KEY], ids=["plain", "TLS"])
+@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
 def listener(request: pytest.FixtureRequest) -> Iterator[DriverListener]:
-    made = DriverListener(_HOST, _HOST, session_key=request.param)
+    made = DriverListener(_HOST, _HOST, new_secret(tls=request.param))
     yield made
     made.close()
 
@@ -120,12 +124,13 @@ def test_a_task_without_a_driver_is_never_cut() -> None:
     ],
 )
 def test_an_unreachable_listener_is_named_with_the_keys_that_set_it(
-    purpose: Purpose, named: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, purpose: Purpose, named: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr("sparkmirror.dataplane.links.connecting._PATIENCE_S", 0.2)
     with socket.create_server((_HOST, 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(SparkError) as caught:
-        connect(Address(_HOST, port, "t" * 32), purpose, NO_TLS)
+        connect(Address(_HOST, port), purpose, SessionSecret("t" * 32))
     error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - it crosses Spark
     assert f"{_HOST}:{port}" in error.message
     assert all(each in error.message + error.remedy for each in named)
@@ -150,33 +155,34 @@ def test_nobody_gets_through_without_the_token(
     for purpose in Purpose:
         listener.serve(purpose, met.append)
     address = listener.driver.address
-    with caplog.at_level(logging.WARNING), socket.create_connection(address[:2]) as stranger:
-        if listener.driver.session_key != NO_TLS:
-            stranger = client_context(listener.driver.session_key).wrap_socket(stranger)
+    with caplog.at_level(logging.WARNING), socket.create_connection(address) as stranger:
+        if listener.driver.secret.key != NO_TLS:
+            stranger = client_context(listener.driver.secret.key).wrap_socket(stranger)
         stranger.sendall(words)
         assert is_closed(stranger)
         stranger.close()
     assert met == []
     (record,) = [each for each in caplog.records if "Refused a connection" in each.message]
     assert _HOST in record.message
-    assert address.token not in record.message
+    assert listener.driver.secret.token not in record.message
 
 
 def test_another_session_s_key_does_not_do() -> None:
-    listener = DriverListener(_HOST, _HOST, session_key=_KEY)
+    listener = DriverListener(_HOST, _HOST, new_secret(tls=True))
     met: list[socket.socket] = []
     listener.serve(Purpose.DRIVER_LINK, met.append)
     try:
+        other = replace(new_secret(tls=True), token=listener.driver.secret.token)
         with pytest.raises(SparkError, match="cannot connect to the driver"):
-            connect(listener.driver.address, Purpose.DRIVER_LINK, new_session_key())
+            connect(listener.driver.address, Purpose.DRIVER_LINK, other)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        plain = socket.create_connection(listener.driver.address[:2])
+        plain = socket.create_connection(listener.driver.address)
         stranger = context.wrap_socket(plain)  # without a certificate of its own
         stranger.settimeout(10)
         with stranger, pytest.raises(OSError, match=r"(?i)certificate|reset|pipe|eof"):
-            stranger.sendall(greeting(listener.driver.address.token, Purpose.DRIVER_LINK))
+            stranger.sendall(greeting(listener.driver.secret.token, Purpose.DRIVER_LINK))
             assert stranger.recv(1) == b""
             raise ConnectionResetError("it was reset")
         assert met == []
@@ -187,13 +193,15 @@ def test_another_session_s_key_does_not_do() -> None:
 def test_who_says_nothing_is_dropped_and_does_not_keep_others_out(
     listener: DriverListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkmirror.dataplane.links.driver_listener._GREETING_S", 0.5)
+    monkeypatch.setattr("sparkmirror.dataplane.links.driver_listener._GREETING_S", 5.0)
     met: list[socket.socket] = []
     listener.serve(Purpose.DRIVER_LINK, met.append)
     driver = listener.driver
-    silent = [socket.create_connection(driver.address[:2]) for _ in range(200)]
-    found = connect(driver.address, Purpose.DRIVER_LINK, driver.session_key)
+    silent = [socket.create_connection(driver.address) for _ in range(200)]
+    began = time.monotonic()
+    found = connect(driver.address, Purpose.DRIVER_LINK, driver.secret)
     assert soon(lambda: len(met) == 1)
+    assert time.monotonic() - began < 4, "they were not waited for"
     assert all(is_closed(each) for each in silent)
     for each in (*silent, *met, found):
         each.close()
@@ -212,11 +220,67 @@ def test_a_greeting_has_one_size_and_one_meaning() -> None:
 
 
 def test_secrets_are_not_in_texts(driver: Driver) -> None:
-    assert driver.address.token not in f"{driver} {driver.address} {driver!r}"
-    assert "PRIVATE" not in repr(driver)
+    shown = f"{driver} {driver!r} {driver.secret} {driver.secret!r}"
+    assert driver.secret.token not in shown
+    assert "PRIVATE" not in shown
+
+
+def test_a_driver_without_threads_left_serves_again_when_it_has_some(
+    listener: DriverListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links, job = DriverLinks(listener), uuid.uuid4()
+    links.expect(job)
+    start = threading.Thread.start
+    failures = iter([True, True])
+
+    def fails(self: threading.Thread) -> None:
+        if next(failures, False):
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    for _ in range(2):
+        with pytest.raises(SparkError):
+            DriverLink(listener.driver, job)
+    link = DriverLink(listener.driver, job)
+    assert not link.is_cut
+    link.close()
+    links.close()
+
+
+def test_a_link_that_the_driver_drops_is_an_error_and_no_end_of_the_job(
+    listener: DriverListener,
+) -> None:
+    """A task that ended in order would not be run again, and its partitions not be copied."""
+    listener.serve(Purpose.DRIVER_LINK, lambda connection: connection.close())
+    with pytest.raises(SparkError, match="cannot connect to the driver"):
+        DriverLink(listener.driver, uuid.uuid4())
+
+
+def test_a_listener_that_comes_late_is_waited_for() -> None:
+    with listen(_HOST, [0]) as chosen:
+        port = chosen.getsockname()[1]
+    made: list[Any] = []
+
+    def start() -> None:
+        time.sleep(0.5)
+        made.append(DriverListener(_HOST, _HOST, SessionSecret("t" * 32), port))
+
+    threading.Thread(target=start).start()
+    connect(Address(_HOST, port), Purpose.DRIVER_LINK, SessionSecret("t" * 32)).close()
+    made[0].close()
 
 
 # -- ports --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+def test_addresses_of_ipv6(host: str) -> None:
+    with listen(host, [0]) as found:
+        assert found.family == socket.AF_INET6
+        if host == "::":
+            socket.create_connection((_HOST, found.getsockname()[1]), 5).close()
+    assert str(Address("::1", 5)) == "[::1]:5"
 
 
 def test_the_first_free_port_is_taken() -> None:

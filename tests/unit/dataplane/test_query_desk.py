@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.dataplane.links.address import GREETING_BYTES, Purpose, greeting
-from sparkmirror.dataplane.links.session_tls import NO_TLS, new_session_key
+from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.query import parts
 from sparkmirror.dataplane.query.frames import Call, Kind, frame, said
 from sparkmirror.errors import QueryRefused, SparkError
@@ -26,8 +27,6 @@ from tests.unit.dataplane.query_hub import (
     upper,
 )
 
-_SESSION_KEY = new_session_key()
-
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
@@ -36,10 +35,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield found
 
 
-@pytest.fixture(params=[NO_TLS, _SESSION_KEY], ids=["plain", "TLS"])
+@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
 def wired(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """The same, with and without TLS."""
-    with bench(monkeypatch, session_key=request.param) as found:
+    with bench(monkeypatch, tls=request.param) as found:
         found.desk.prepare(TERMS)
         yield found
 
@@ -133,7 +132,7 @@ def test_somebody_may_ask_and_wait(made: Bench) -> None:
     def drive() -> None:
         job = made.job()
         assert made.hub.desk is not None
-        call = Call.to(made.hub.desk, NO_TLS)
+        call = Call.to(made.hub.desk, made.hub.driver.secret)
         request = said(
             Kind.TAKE, job=job.number, query=3, alone=False, careful=False, task=0, attempt=0
         )
@@ -455,7 +454,7 @@ def test_a_connection_without_the_greeting_gets_nothing(wired: Bench, words: byt
     rows = partition([b"a"])
     made.desk.offer(made.prepared, rows)
     assert made.hub.desk is not None
-    with socket.create_connection(made.hub.desk[:2]) as stranger:
+    with socket.create_connection(made.hub.desk) as stranger:
         stranger.settimeout(0.01)
         stranger.sendall(words)
 
@@ -471,19 +470,44 @@ def test_a_connection_without_the_greeting_gets_nothing(wired: Bench, words: byt
     assert rows.slices  # nothing was given out
 
 
-def test_the_token_of_the_driver_is_not_that_of_a_copy_task(made: Bench) -> None:
+def test_a_connection_for_another_purpose_gets_nothing(made: Bench) -> None:
     assert made.hub.desk is not None
-    call = Call.to(made.hub.desk._replace(token=made.hub.driver.address.token), NO_TLS)
+    call = Call(connect(made.hub.desk, Purpose.QUERIES, made.hub.driver.secret))
     call.send(said(Kind.TAKE, job=200, query=3, alone=False, careful=False, task=0, attempt=0))
     call.patience(0.01)
     turned(made.desk, lambda: is_closed(call))
     call.close()
 
 
+@pytest.mark.parametrize("words", [b"", b"some"])
+def test_a_connection_that_is_reset_at_once_disturbs_nobody(wired: Bench, words: bytes) -> None:
+    """As port scanners do it, and tasks that are killed while they connect."""
+    assert wired.hub.desk is not None
+    stranger = socket.create_connection(wired.hub.desk)
+    stranger.sendall(words)
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stranger.close()
+    rows = partition([b"a"])
+    wired.desk.offer(wired.prepared, rows)
+    job = wired.job()
+    job.give(*map(upper, job.take()))
+    wired.tell(Kind.DONE, job)
+    turned(wired.desk, lambda: rows.answers)
+
+
+@pytest.mark.parametrize("count", [1, 20, 31])
+def test_a_few_connections_that_have_not_greeted_yet_are_kept(made: Bench, count: int) -> None:
+    assert made.hub.desk is not None
+    waiting = [socket.create_connection(made.hub.desk) for _ in range(count)]
+    turned(made.desk, lambda: len(made.desk._lines) == count)
+    for each in waiting:
+        each.close()
+
+
 def test_connections_that_never_greet_do_not_keep_others_out(made: Bench) -> None:
     made.desk.offer(made.prepared, partition([b"a"]))
     assert made.hub.desk is not None
-    silent = [socket.create_connection(made.hub.desk[:2]) for _ in range(100)]
+    silent = [socket.create_connection(made.hub.desk) for _ in range(100)]
     (batch,) = made.job().take()
     assert batch.num_rows == 1
     assert len(made.desk._lines) <= 33
@@ -501,7 +525,7 @@ def is_closed(call: Call) -> bool:
 
 def test_results_without_columns_are_not_taken(made: Bench) -> None:
     assert made.hub.desk is not None
-    call = Call.to(made.hub.desk, NO_TLS)
+    call = Call.to(made.hub.desk, made.hub.driver.secret)
     call.send(frame(Kind.RESULT, b"\x00"))
     call.patience(0.01)
     turned(made.desk, lambda: is_closed(call))

@@ -10,6 +10,7 @@ import pytest
 from sparkmirror.dataplane.links.address import Purpose
 from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.links.driver_listener import DriverListener
+from sparkmirror.dataplane.links.session_tls import new_secret
 from sparkmirror.dataplane.query.columns import MOST_DESKS, MOST_ROWS, desk_of, first_number
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.engine import QueryEngine
@@ -22,7 +23,7 @@ _MOST_INT64 = (1 << 63) - 1
 
 @pytest.fixture
 def engine() -> Iterator[QueryEngine]:
-    listener = DriverListener("127.0.0.1", "127.0.0.1")
+    listener = DriverListener("127.0.0.1", "127.0.0.1", new_secret(tls=False))
     made = QueryEngine(cast(Any, None), listener, 2)
     yield made
     made.close()
@@ -32,8 +33,8 @@ def engine() -> Iterator[QueryEngine]:
 def met(engine: QueryEngine) -> tuple[Call, int]:
     """A copy task, and its number."""
     driver = engine.driver
-    call = Call(connect(driver.address, Purpose.QUERIES, driver.session_key))
-    call.send(said(Kind.HELLO, address=["127.0.0.1", 1, "token"]))
+    call = Call(connect(driver.address, Purpose.QUERIES, driver.secret))
+    call.send(said(Kind.HELLO, address=["127.0.0.1", 1]))
     message = call.receive()
     assert message.kind is Kind.HEARD
     return call, message.fields["desk"]

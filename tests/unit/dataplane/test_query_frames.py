@@ -12,8 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkmirror.dataplane.links.address import GREETING_BYTES, Address, Purpose, purpose_of
-from sparkmirror.dataplane.links.session_tls import NO_TLS
+from sparkmirror.dataplane.links.address import (
+    GREETING_BYTES,
+    Address,
+    Purpose,
+    SessionSecret,
+    purpose_of,
+)
 from sparkmirror.dataplane.query.frames import Call, Inbox, Kind, Line, frame, said
 from sparkmirror.errors import SparkError
 
@@ -65,7 +70,7 @@ def test_a_call_greets_first_and_hears_that_the_other_end_is_gone() -> None:
     token = "t" * 32
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
-        call = Call.to(Address(host, port, token), NO_TLS)
+        call = Call.to(Address(host, port), SessionSecret(token))
         other, _ = server.accept()
     with other:
         assert purpose_of(other.recv(GREETING_BYTES), token) is Purpose.SLICES

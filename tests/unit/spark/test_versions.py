@@ -36,7 +36,7 @@ def test_an_executor_with_other_versions_is_named_with_both() -> None:
         require_same(driver, versions() | {"more": "1"}, "node1")
     assert "executor on node1" in caught.value.message
     assert f"sparkmirror {versions()['sparkmirror']} instead of 9.9.9" in caught.value.message
-    assert "new unknown instead of 1" in caught.value.message
+    assert "new none instead of 1" in caught.value.message
     assert "Python" not in caught.value.message
     assert "sparkmirror pack" in caught.value.remedy
 

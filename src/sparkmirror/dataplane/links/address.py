@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import secrets
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .ports import ANY_PORT
@@ -16,6 +16,8 @@ from .ports import ANY_PORT
 _GREETING = struct.Struct(">4sBB32s")
 _MAGIC, _VERSION = b"SPMR", 1
 GREETING_BYTES = _GREETING.size
+NO_TLS = ""
+"""In place of a key: on a local master, where connections do not leave the machine."""
 
 
 class Purpose(enum.IntEnum):
@@ -30,17 +32,23 @@ class Purpose(enum.IntEnum):
 
 
 class Address(NamedTuple):
-    """Host and port of a listener, and the token that it expects."""
+    """Host and port of a listener."""
 
     host: str
     port: int
-    token: str
-
-    def __repr__(self) -> str:
-        return f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        return repr(self)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionSecret:
+    """What the processes of one Spark session share, and nobody else has; travels inside pickled plans and functions."""
+
+    token: str
+    """32 random characters."""
+    key: str = NO_TLS
+    """The key and the certificate of the session's TLS (`session_tls`), as PEM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +56,7 @@ class Driver:
     """How a copy task reaches its driver, and where others reach the copy task; travels in the plan."""
 
     address: Address
-    session_key: str = field(repr=False)
-    """The key and certificate of the session's TLS (`session_tls`); empty on a local master."""
+    secret: SessionSecret
     task_ports: tuple[int, ...] = ANY_PORT
     """Where a copy task may listen for the tasks of queries: one of these."""
 

@@ -1,4 +1,4 @@
-"""Driver links: a job in, connections that are cut when its tasks should stop out.
+"""Driver links: connections that are cut when the tasks of a job should stop.
 
 Spark can only kill a task. A copy task holds a connection to the driver that submitted it, and sees at once when the driver cuts
 it, or is gone: the task then finishes what is in flight, writes its positions and returns.
@@ -13,12 +13,14 @@ import threading
 import uuid
 
 from .address import Driver, Purpose
-from .connecting import connect, receive_exactly
+from .connecting import connect, receive_exactly, unreachable
 from .driver_listener import DriverListener
 
 _TASK = struct.Struct(">16sI")
 """The job's id and the number of the plan, after the greeting."""
-_TASK_S = 5.0
+_ACCEPTED, _CUT = b"+", b"-"
+"""The driver's answer: the task runs, or its job has ended already."""
+_ANSWER_S = 60.0
 
 
 class DriverLinks:
@@ -60,13 +62,16 @@ class DriverLinks:
             self.cut(job)
 
     def _take(self, connection: socket.socket) -> None:
-        """Keep a connection of one of our jobs, close any other."""
+        """Keep a connection of one of our jobs, and say so; close any other."""
         try:
-            job, plan = _TASK.unpack(receive_exactly(connection, _TASK.size, _TASK_S))
+            job, plan = _TASK.unpack(receive_exactly(connection, _TASK.size, _ANSWER_S))
+            number = uuid.UUID(bytes=job)
+            with self._lock:
+                is_expected = number in self._held
+            connection.sendall(_ACCEPTED if is_expected else _CUT)
         except OSError:
             connection.close()
             return
-        number = uuid.UUID(bytes=job)
         with self._lock:
             held = self._held.get(number)
             if held is not None:
@@ -83,17 +88,19 @@ class DriverLink:
     """
 
     def __init__(self, driver: Driver | None, job: uuid.UUID, plan: int = 0) -> None:
-        """SparkError, with the keys to look at, if the driver cannot be reached."""
+        """SparkError, with the keys to look at, if the driver cannot be reached or does not answer."""
         self._socket: socket.socket | None = None
         self._is_cut = False
         if driver is None:
             return
-        self._socket = connect(driver.address, Purpose.DRIVER_LINK, driver.session_key)
+        self._socket = connect(driver.address, Purpose.DRIVER_LINK, driver.secret)
         try:
             self._socket.sendall(_TASK.pack(job.bytes, plan))
+            self._is_cut = receive_exactly(self._socket, 1, _ANSWER_S) != _ACCEPTED
             self._socket.setblocking(False)
-        except OSError:
-            self._is_cut = True
+        except OSError as error:
+            self.close()
+            raise unreachable(driver.address, Purpose.DRIVER_LINK, error) from error
 
     @property
     def host(self) -> str:

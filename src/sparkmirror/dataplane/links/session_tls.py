@@ -1,7 +1,7 @@
-"""TLS between the processes of one Spark session: a key and a certificate made for it in, contexts for both ends out.
+"""TLS between the processes of one Spark session.
 
-All processes have the same key, which travels in the plans, and trust the certificate of that key alone. So whoever does not have
-a plan can neither listen nor connect.
+All processes have the same key, which travels in the plans, and trust the certificate of that key alone. A process without a plan
+can neither listen nor connect.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from cryptography.x509.oid import NameOID
 
 from sparkmirror.kafka.access.tls import load_pem
 
-NO_TLS = ""
-"""In place of a key: on a local master, where connections do not leave the machine."""
+from .address import NO_TLS, SessionSecret, new_token
+
 # The clocks of executors may differ from the driver's, and nobody knows how long a session runs.
 _BEGIN = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _END = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
-def new_session_key() -> str:
+def new_secret(*, tls: bool) -> SessionSecret:
+    """The secret of a new Spark session."""
+    return SessionSecret(new_token(), _new_key() if tls else NO_TLS)
+
+
+def _new_key() -> str:
     """A key and its certificate, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sparkmirror session")])

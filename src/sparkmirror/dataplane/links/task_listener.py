@@ -1,4 +1,4 @@
-"""Where a copy task listens for the tasks of queries, as its poller sees it: connections in, handed on without waiting."""
+"""Where a copy task listens for the tasks of queries, as its poller sees it: never waits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 
 from sparkmirror.errors import SparkError
 
-from .address import Address, new_token
+from .address import Address
 from .ports import listen
 
 
 class TaskListener:
-    """Accepts for the copy loop, which never waits; `accepted` gets each connection, and the token of its greeting."""
+    """Accepts connections for the copy loop; `accepted` gets each."""
 
     wants_write = False
 
     def __init__(
-        self, host: str, ports: Sequence[int], accepted: Callable[[socket.socket, str], None]
+        self, host: str, ports: Sequence[int], accepted: Callable[[socket.socket], None]
     ) -> None:
         """SparkError if no port is free."""
         try:
@@ -29,13 +29,12 @@ class TaskListener:
             ) from error
         self._socket.setblocking(False)
         self._accepted = accepted
-        self._token = new_token()
         self.is_open = True
 
     @property
     def address(self) -> Address:
         host, port = self._socket.getsockname()[:2]
-        return Address(str(host), int(port), self._token)
+        return Address(str(host), int(port))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -45,7 +44,7 @@ class TaskListener:
             connection, _ = self._socket.accept()
         except OSError:
             return
-        self._accepted(connection, self._token)
+        self._accepted(connection)
 
     def flush_quietly(self) -> None:
         """Nothing is ever written to it."""

@@ -89,7 +89,7 @@ class Desk:
             return
         if self._line is not None:
             raise SparkError("The driver has ended the connection for queries.")
-        with_driver = connect(self._driver.address, Purpose.QUERIES, self._driver.session_key)
+        with_driver = connect(self._driver.address, Purpose.QUERIES, self._driver.secret)
         self._line = line = Line.of(with_driver)
         # The address under which the driver is reached is one under which others on that network can reach us.
         host = str(with_driver.getsockname()[0])
@@ -215,12 +215,16 @@ class Desk:
 
     # -- with Spark's steps ---------------------------------------------------------------------
 
-    def _accepted(self, connection: socket.socket, token: str) -> None:
+    def _accepted(self, connection: socket.socket) -> None:
         unknown = [line for line in self._lines if not line.is_known]
-        for line in unknown[: len(unknown) - _MOST_UNKNOWN + 1]:  # the oldest
+        for line in unknown[: max(0, len(unknown) - _MOST_UNKNOWN + 1)]:  # the oldest
             line.close()
             self._lines.pop(line)
-        line = Line.accepted(connection, token, self._driver.session_key)
+        try:
+            line = Line.accepted(connection, self._driver.secret)
+        except OSError:  # it is gone already
+            connection.close()
+            return
         self._lines[line] = None
         self._poller.watch(line, lambda: self._asked(line))
 

@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
 from sparkmirror.dataplane.jvm_calls import ignoring_gone
 from sparkmirror.dataplane.links.address import Address, Purpose
@@ -57,7 +58,7 @@ class QueryEngine:
         self.context = context
         self._listener = listener
         self.driver = listener.driver
-        self._planner = Planner(context, width)
+        self._planner = Planner(context, width, listener.driver.secret)
         self.threads = QueryThreads(jvm)
         self._changed = threading.Condition()
         self._links: dict[int, Link] = {}
@@ -73,6 +74,10 @@ class QueryEngine:
 
     def next_number(self) -> int:
         return next(self._numbers)
+
+    def given(self, frame: DataFrame) -> DataFrame:
+        """A query with its last step: what a job of it runs."""
+        return self._planner.given(frame)
 
     def give_way(self) -> None:
         """Let what the JVM does for this thread come last."""
@@ -116,6 +121,8 @@ class QueryEngine:
         if message.kind is not Kind.HELLO:
             return None
         with self._changed:
+            if self.is_closed:
+                return None
             number = next(n for n in self._desks if n not in self._links)
             link = self._links[number] = Link(number, call, Address(*message.fields["address"]))
         link.tell(said(Kind.HEARD, desk=link.number))

@@ -17,9 +17,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sparkmirror.dataplane.links.address import GREETING_BYTES, Address, Purpose, purpose_of
+from sparkmirror.dataplane.links.address import (
+    GREETING_BYTES,
+    NO_TLS,
+    Address,
+    Purpose,
+    SessionSecret,
+    purpose_of,
+)
 from sparkmirror.dataplane.links.connecting import connect
-from sparkmirror.dataplane.links.session_tls import NO_TLS, server_context
+from sparkmirror.dataplane.links.session_tls import server_context
 from sparkmirror.errors import SparkError
 from sparkmirror.kafka.access.transport import TlsSocket, Transport
 
@@ -153,9 +160,9 @@ class Call:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
-    def to(cls, address: Address, session_key: str) -> Call:
+    def to(cls, address: Address, secret: SessionSecret) -> Call:
         """Connect to a copy task; SparkError if it cannot be reached."""
-        return cls(connect(address, Purpose.SLICES, session_key))
+        return cls(connect(address, Purpose.SLICES, secret))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -216,16 +223,16 @@ class Line:
         return cls(TlsSocket(connection) if isinstance(connection, ssl.SSLSocket) else connection)
 
     @classmethod
-    def accepted(cls, connection: socket.socket, token: str, session_key: str) -> Line:
-        """Over a connection that has still to greet; the TLS handshake is a part of reading and writing."""
+    def accepted(cls, connection: socket.socket, secret: SessionSecret) -> Line:
+        """Over a connection that has still to greet; the TLS handshake is a part of reading. OSError if it is gone."""
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if session_key == NO_TLS:
-            return cls(connection, token)
-        wrapped = server_context(session_key).wrap_socket(
+        if secret.key == NO_TLS:
+            return cls(connection, secret.token)
+        wrapped = server_context(secret.key).wrap_socket(
             connection, server_side=True, do_handshake_on_connect=False
         )
-        return cls(TlsSocket(wrapped), token)
+        return cls(TlsSocket(wrapped), secret.token)
 
     def fileno(self) -> int:
         return self._transport.fileno()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -15,6 +16,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
+from sparkmirror.dataplane.links.address import SessionSecret
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
@@ -40,8 +42,9 @@ Plan = Callable[[], Analysed]
 class Planner:
     """Looks at queries, each in a session of its own. QueryRefused if one cannot be run, SparkError if Spark is gone."""
 
-    def __init__(self, context: SparkContext, width: int) -> None:
+    def __init__(self, context: SparkContext, width: int, secret: SessionSecret) -> None:
         self._context = context
+        self._secret = secret
         self._width = width
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
@@ -55,9 +58,10 @@ class Planner:
                 _give_way(session.udf.register(function._name, function._wrapped()))
             guards = {f._name: _give_way(guarded(f)) for f in functions if is_guardable(f)}
             width, context = self._width, self._context
+            take = partial(steps.take, self._secret)
 
         def records(feed: Feed) -> DataFrame:
-            return mapped(session.range(0, width, 1, width), steps.take, feed.schema)
+            return mapped(session.range(0, width, 1, width), take, feed.schema)
 
         known: list[Analysed] = []
 
@@ -78,6 +82,10 @@ class Planner:
             return found
 
         return plan
+
+    def given(self, frame: DataFrame) -> DataFrame:
+        """A query with its last step: what a job of it runs."""
+        return mapped(frame, partial(steps.give, self._secret), "records bigint, bad bigint")
 
     def close(self) -> None:
         """Let pyspark forget the session, which it would ask for settings when a function is made.
@@ -128,8 +136,3 @@ def _give_way(function: Any) -> Any:
     """Have it run in Python workers that give way."""
     function._judf.func().envVars().putAll(GIVING_WAY)
     return function
-
-
-def given(frame: DataFrame) -> DataFrame:
-    """A query with its last step: what a job of it runs."""
-    return mapped(frame, steps.give, "records bigint, bad bigint")

@@ -19,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
-from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.errors import QueryRefused, SparkError
 
 from . import steps
@@ -27,7 +26,7 @@ from .causes import why
 from .columns import Feed, Prepared
 from .frames import Kind, said
 from .links import Link
-from .planning import Plan, given
+from .planning import Plan
 from .priority import QueryThreads
 
 log = logging.getLogger(__name__)
@@ -45,10 +44,11 @@ class Engine(Protocol):
 
     threads: QueryThreads
     context: SparkContext
-    driver: Driver
     is_closed: bool
 
     def next_number(self) -> int: ...
+
+    def given(self, frame: DataFrame) -> DataFrame: ...
 
     def give_way(self) -> None: ...
 
@@ -74,8 +74,8 @@ class RunningQuery:
         self.number = engine.next_number()
         found = plan()
         self._plan = plan if found.varies else None
-        self._plain = given(found.frame)
-        self._careful = None if found.careful is None else given(found.careful)
+        self._plain = engine.given(found.frame)
+        self._careful = None if found.careful is None else engine.given(found.careful)
         self._careful_feed = Feed(found.needs)
         self._careful_jobs = 0
         """How many of the next jobs are careful, if no record is bad."""
@@ -123,7 +123,6 @@ class RunningQuery:
             "careful": is_careful,
             "feed": (self._careful_feed if is_careful else self.prepared.feed).plain,
             "copy tasks": {link.number: list(link.address) for link in links},
-            "session key": self._engine.driver.session_key,
         }
         began = time.monotonic()
         failure = self._collect(job, json.dumps(order), is_careful=is_careful)
@@ -141,7 +140,7 @@ class RunningQuery:
     def _frame(self, *, is_careful: bool) -> DataFrame:
         if is_careful and self._careful is not None:
             return self._careful
-        return self._plain if self._plan is None else given(self._plan().frame)
+        return self._plain if self._plan is None else self._engine.given(self._plan().frame)
 
     def _collect(self, job: int, order: str, *, is_careful: bool) -> dict[str, str] | None:
         """Run one job; what went wrong, if anything did."""

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from sparkmirror.dataplane.links.address import Address
+from sparkmirror.dataplane.links.address import Address, SessionSecret
 from sparkmirror.errors import SparkError
 
 from . import memory
@@ -21,8 +21,8 @@ from .columns import DROPPED, NUMBER, RAISED, STATE, Feed, desk_of
 from .feeding import schema_of
 from .frames import Call, Kind, Message, headed, said, weight_of
 
-ORDER = "sparkmirror.query.token"
-"""The local property that says what a job is about. Its name keeps what it holds out of Spark's log of events."""
+ORDER = "sparkmirror.query.order"
+"""The local property that says what a job is about. Spark's event log shows it: it holds no secret."""
 
 _MOST_CALLS = 64
 _calls: dict[Address, Call] = {}
@@ -43,7 +43,6 @@ class Order:
         self.feed = Feed.read(fields["feed"])
         """What is asked for of a record."""
         self.copy_tasks = {int(n): Address(*each) for n, each in fields["copy tasks"].items()}
-        self.session_key: str = fields["session key"]
 
     @classmethod
     def of_task(cls, context: TaskContext | None) -> Order:
@@ -65,7 +64,7 @@ class Order:
         )
 
 
-def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def take(secret: SessionSecret, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first step: slices from all copy tasks, up to a limit. Its rows say nothing, but that there is a task."""
     memory.lift()
     for _ in batches:
@@ -80,7 +79,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     for number in numbers[begin:] + numbers[:begin]:
         address = order.copy_tasks[number]
         while left > 0:
-            message = _answer(order, address, request)
+            message = _answer(secret, address, request)
             if message.kind is not Kind.SLICE:
                 break
             weight, batch = weight_of(message.payload)
@@ -88,7 +87,7 @@ def take(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             yield pa.ipc.read_record_batch(pa.py_buffer(batch), schema)
 
 
-def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def give(secret: SessionSecret, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The last step: what the query gave, to the copy tasks that it came from.
 
     Gives one row: how many records there were, and on how many of them the query raised (which only a careful plan tells).
@@ -107,12 +106,12 @@ def give(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if address not in told:
                 told.add(address)
                 schema = bytes(memoryview(batch.schema.serialize())).hex()
-                _say(order, address, said(Kind.SCHEMA, job=order.job, schema=schema))
-            _say(order, address, *headed(Kind.RESULT, memoryview(part.serialize())))
+                _say(secret, address, said(Kind.SCHEMA, job=order.job, schema=schema))
+            _say(secret, address, *headed(Kind.RESULT, memoryview(part.serialize())))
         count += batch.num_rows
     if order is not None:
         for address in told:
-            _answer(order, address, said(Kind.END, job=order.job))
+            _answer(secret, address, said(Kind.END, job=order.job))
     yield pa.RecordBatch.from_pydict(
         {"records": pa.array([count], pa.int64()), "bad": pa.array([bad], pa.int64())}
     )
@@ -144,13 +143,13 @@ def by_desk(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = high
 
 
-def _say(order: Order, address: Address, *data: bytes | memoryview) -> Call:
+def _say(secret: SessionSecret, address: Address, *data: bytes | memoryview) -> Call:
     """Say something to a copy task, over the connection that there is, or a new one."""
     call = _calls.get(address)
     if call is None:
         while len(_calls) >= _MOST_CALLS:
             _calls.pop(next(iter(_calls))).close()
-        call = _calls[address] = Call.to(address, order.session_key)
+        call = _calls[address] = Call.to(address, secret)
     try:
         call.send(*data)
     except SparkError:
@@ -159,9 +158,9 @@ def _say(order: Order, address: Address, *data: bytes | memoryview) -> Call:
     return call
 
 
-def _answer(order: Order, address: Address, data: bytes) -> Message:
+def _answer(secret: SessionSecret, address: Address, data: bytes) -> Message:
     """What a copy task says to that."""
-    call = _say(order, address, data)
+    call = _say(secret, address, data)
     try:
         return call.receive()
     except SparkError:
