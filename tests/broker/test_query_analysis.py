@@ -11,7 +11,6 @@ from sparkmirror.dataplane.query.analysis import Analysed
 from sparkmirror.dataplane.query.columns import NUMBER, TYPES
 from sparkmirror.dataplane.query.desk import Desk
 from sparkmirror.dataplane.query.functions import load
-from sparkmirror.dataplane.query.planning import given
 from sparkmirror.dataplane.query.plans import class_of, nodes
 from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
 from sparkmirror.errors import QueryRefused
@@ -76,7 +75,7 @@ def values(desk: Desk, sql: str, *, may_vary: bool = False) -> list[bytes]:
 def test_a_query_that_keeps_nothing_takes_records_all_the_same(spark: SparkSession) -> None:
     for condition in ("false", "value = NULL"):
         found = analysed(spark, f"SELECT value FROM records WHERE {condition}")  # noqa: S608
-        plan = given(found.frame)._jdf.queryExecution().optimizedPlan()
+        plan = spark.queries.given(found.frame)._jdf.queryExecution().optimizedPlan()
         steps = [node for node in nodes(plan) if class_of(node) == "MapInArrow"]
         assert (len(steps), *found.needs, *found.gives) == (2,)
     # Its columns are looked at as those of any other.
