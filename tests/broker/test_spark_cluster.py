@@ -83,9 +83,16 @@ def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
     """With a query, so that tasks of queries connect to copy tasks, too."""
     ports = {"mirror_driver_port": str(free_port()), "mirror_task_ports": "11000-11063"}
     query = {"flow_transform_sql": "SELECT value FROM records WHERE length(value) > 0"}
+    events = tmp_path / "events"
+    events.mkdir()
+    log = {
+        "spark_eventLog_enabled": "true",
+        "spark_eventLog_compress": "false",
+        "spark_eventLog_dir": events.as_uri(),
+    }
     with (
         SparkCluster(tmp_path, 2, 2) as spark,
-        Mirror(tmp_path, keys(topic, spark.url, 2, **ports, **query)),
+        Mirror(tmp_path, keys(topic, spark.url, 2, **ports, **query, **log)),
     ):
         topic.add()
         topic.arrives()
@@ -98,6 +105,9 @@ def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
         topic.add()
         topic.arrives()
         topic.assert_same()
+    written = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+    assert "sparkmirror.query.order" in written
+    assert "PRIVATE KEY" not in written
 
 
 def is_listening(port: int) -> bool:
