@@ -15,7 +15,7 @@ _SINCE: tuple[tuple[int, int, str, str], ...] = (
     (1, 13, "3.1", "a topic that is deleted and created again under its name is noticed when the metadata is read next"),
     (2, 7, "3.0", "the newest time of records cannot be checked beforehand"),
     (61, 0, "2.8", "after a restart the target's log is read instead of asking for its last record"),
-    (3, 10, "2.8", "topics have no ids: one that is deleted and created again is told by its records or end (docs/versions.md)"),
+    (3, 10, "2.8", "topics have no ids: docs/versions.md says how one that is deleted and created again is noticed"),
     (22, 3, "2.5", "a leader that has forgotten a producer makes the copy begin a new numbering there"),
     (44, 0, "2.3", "topic configs cannot be kept in step (they need IncrementalAlterConfigs)"),
     (3, 8, "2.3", "brokers do not tell what is allowed, so ACLs cannot be checked beforehand"),
