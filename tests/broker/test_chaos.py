@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from accidents import restart_broker
 from kafka_tools import create_topic, end_offsets, topics, wait_for
 from running import Mirror, assert_same, properties
 from steady import SteadyProducer
@@ -38,15 +39,6 @@ def accidents(rng: random.Random) -> Iterator[str]:
     )
     rng.shuffle(events)
     yield from events
-
-
-def restart_broker(cluster: KafkaCluster, rng: random.Random) -> None:
-    node = rng.choice(list(cluster.nodes))
-    if rng.random() < 0.5:
-        cluster.kill(node)
-    else:
-        cluster.stop(node)
-    cluster.restart(node)
 
 
 def kill_part(mirror: Mirror, kind: str, rng: random.Random) -> None:
