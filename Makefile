@@ -11,6 +11,7 @@ SPARK ?= 3.5.9 4.0.5 4.1.4 4.2.1 4.3.0
 # What copies; and what passes through queries, which need PySpark 4.
 COPY_TESTS := $(addprefix tests/broker/test_,run.py exactly_once.py twins.py spark_cluster.py)
 QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py))
+SLOW_TESTS := tests/unit tests/broker --ignore tests/broker/versions --timeout 900
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help
@@ -36,10 +37,11 @@ test: setup check build/kafka/2.4.1/.fetched ## check, then the tests (real brok
 	$(BIN)/pytest tests/unit tests/broker -m "not slow" -n 2 --dist loadfile
 
 slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched ## the tests that make test leaves out
-	$(BIN)/pytest tests/unit tests/broker --ignore tests/broker/versions -m slow --timeout 900
+	$(BIN)/pytest $(SLOW_TESTS) -m "slow and not alone" -n 2 --dist loadfile
+	$(BIN)/pytest $(SLOW_TESTS) -m "slow and alone"
 
 brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers (PAIR=2.4.1-to-4.3.1: only these two)
-	$(BIN)/pytest tests/broker/versions --timeout 900 $(if $(PAIR),-k $(PAIR))
+	$(BIN)/pytest tests/broker/versions --timeout 900 -n 2 $(if $(PAIR),-k $(PAIR))
 
 # One pytest for each: the package that is first on the path is the one of the driver and of the executors.
 spark-matrix: setup $(SPARK:%=build/spark/%/.fetched) ## copying and queries on each PySpark (SPARK=4.0.5: one)

@@ -52,6 +52,7 @@ def kill_one(mirror: Mirror, kind: str, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(1800)
 def test_the_target_equals_a_batch_query_whatever_is_killed(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique, tmp_path: Path

@@ -14,7 +14,7 @@ from test_query import PATIENCE_S, people
 
 from sparkmirror.tools.clusters import KafkaCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 Unique = Callable[[str], str]
 EPOCHS = 4
 

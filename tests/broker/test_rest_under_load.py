@@ -43,6 +43,7 @@ class Round(NamedTuple):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_a_thousand_reads_a_second_while_three_flows_run(
     cluster_pair: ClusterPair, tmp_path: Path, unique: Unique, capsys: pytest.CaptureFixture[str]

@@ -25,6 +25,7 @@ PARTITIONS = 6
 
 @pytest.mark.slow
 @pytest.mark.chaos
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_two_copies_at_once_make_one_copy(
     source_cluster: KafkaCluster,
