@@ -75,7 +75,7 @@ def by_leader(
     """Partitions by topic, in parts that can be asked of a broker in one request, each with the broker that leads them."""
     led: dict[int, list[TopicPartition]] = {}
     for topic, partition in keys:
-        led.setdefault(cluster.leader(topic, partition).leader, []).append((topic, partition))
+        led.setdefault(cluster.find_leader(topic, partition).leader, []).append((topic, partition))
     for leader, its in led.items():
         for part in cut(its, _PARTITIONS):
             topics: dict[str, list[int]] = {}

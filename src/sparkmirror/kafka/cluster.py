@@ -278,7 +278,7 @@ class Cluster:
         return info
 
     def leader(self, topic: str, partition: int) -> PartitionInfo:
-        """The leader of a partition; a retriable error while there is none."""
+        """The leader of a partition at the last refresh; a retriable error if there was none."""
         info = self.topic(topic).partitions.get(partition)
         if info is None or info.leader < 0 or info.leader not in self.brokers:
             raise BrokerError(
@@ -289,6 +289,14 @@ class Cluster:
                 retriable=True,
             )
         return info
+
+    def find_leader(self, topic: str, partition: int) -> PartitionInfo:
+        """The leader of a partition, looked up again where the last refresh had none: else there would be none for ever."""
+        try:
+            return self.leader(topic, partition)
+        except BrokerError:
+            self.refresh([topic])
+            return self.leader(topic, partition)
 
 
 def _topic_info(topic: Any) -> TopicInfo:

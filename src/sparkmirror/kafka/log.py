@@ -31,7 +31,7 @@ def fetch_once(
     cluster: Cluster, topic: str, partition: int, offset: int, limits: FetchLimits
 ) -> Fetched:
     """One fetch from the leader, outside any session, and never passed on to a follower."""
-    info = cluster.leader(topic, partition)
+    info = cluster.find_leader(topic, partition)
     connection = cluster.connection(info.leader)
     limits = replace(limits, rack="")
     session = FetchSession(limits, fetch_version(connection.versions), kept=False)
@@ -143,7 +143,7 @@ def _first_batches(
 
 def append(cluster: Cluster, topic: str, partition: int, batch: bytearray) -> int:
     """Write one batch with acks=all, wait, and give its base offset."""
-    info = cluster.leader(topic, partition)
+    info = cluster.find_leader(topic, partition)
     topic_id = cluster.topic(topic).topic_id
     connection = cluster.connection(info.leader)
     version = produce.produce_version(connection.versions)
