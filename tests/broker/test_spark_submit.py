@@ -52,9 +52,11 @@ def app_file() -> str:
 
 def started_application(folder: Path) -> dict[str, Any]:
     """What the event log says of the application and its settings."""
-    (file,) = [path for path in folder.rglob("*") if path.is_file() and "events" in path.name]
+    files = [path for path in folder.rglob("*") if path.is_file() and "events" in path.name]
+    assert files, "there is no event log"
     found: dict[str, Any] = {}
-    for line in file.read_text().splitlines():
+    # More than one where the master has ended the application on a busy machine, and it was started again.
+    for line in "".join(file.read_text() for file in files).splitlines():
         event = json.loads(line)
         if event["Event"] == "SparkListenerApplicationStart":
             found["name"] = event["App Name"]
