@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from cluster_pair import ClusterPair, running_pair
+from hosts import Network
 from kafka_tools import QUICK_JVM
+from spark_site import NODES
 
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -47,6 +49,13 @@ def three_broker_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
         "target", 3, tmp_path_factory.mktemp("three-brokers"), jvm=QUICK_JVM
     ) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """Hosts for a Spark cluster; what a test does itself it does on the driver's."""
+    with Network("source", "target", "driver", *NODES) as made, made["driver"].inside():
+        yield made
 
 
 @pytest.fixture

@@ -8,43 +8,36 @@ from pathlib import Path
 
 import pytest
 from hosts import Network, can_make_hosts
-from kafka_tools import QUICK_JVM, NewRecord, produce, wait_for
-from running import Mirror
-from spark_cluster import SparkCluster, SparkNode
-from spread import SpreadTopic, keys, submitted
+from kafka_tools import NewRecord, produce, wait_for
+from spark_cluster import SparkCluster
+from spark_site import (
+    NODES,
+    Site,
+    clusters_on,
+    cut_off_host,
+    drain_node,
+    kill_driver,
+    kill_executor,
+    lose_kafka,
+)
+from spread import SpreadTopic, submitted
 
-from sparkmirror.tools.clusters import KafkaCluster, start_all
+from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not can_make_hosts(), reason="network namespaces need root, ip and tc"),
 ]
 Unique = Callable[[str], str]
-NODES = ("node1", "node2")
 RECOVERS_S = 60.0
 UNEQUAL = (8000, 4000, 2000, 2000, 1000, 1000, 500, 500)
-
-
-@pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
-    """What the tests do themselves they do on the driver's host."""
-    with Network("source", "target", "driver", *NODES) as made, made["driver"].inside():
-        yield made
 
 
 @pytest.fixture(scope="module")
 def clusters(
     network: Network, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
-    folder = tmp_path_factory.mktemp("hosts")
-    source, target = (
-        KafkaCluster(name, 1, folder, jvm=QUICK_JVM, machine=network[name].machine)
-        for name in ("source", "target")
-    )
-    start_all([source, target])
-    yield source, target
-    source.close()
-    target.close()
+    yield from clusters_on(network, 1, tmp_path_factory.mktemp("hosts"))
 
 
 @pytest.fixture
@@ -56,61 +49,6 @@ def topic(clusters: tuple[KafkaCluster, KafkaCluster], unique: Unique) -> Spread
 def spark(network: Network, tmp_path: Path) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path, machine=network["driver"].machine) as made:
         yield made
-
-
-class Site:
-    """A flow on Spark nodes, one on each host."""
-
-    def __init__(
-        self,
-        network: Network,
-        spark: SparkCluster,
-        topic: SpreadTopic,
-        folder: Path,
-        nodes: tuple[str, ...] = NODES,
-        **more: str,
-    ) -> None:
-        self.network, self.spark, self.topic = network, spark, topic
-        self.nodes: dict[str, SparkNode] = {}
-        for name in nodes:
-            self.add_node(name)
-        driver = network["driver"]
-        settings = {
-            "spark_driver_host": driver.address,
-            "spark_decommission_enabled": "true",
-            "mirror_epoch_ms": "20000",
-        }
-        wanted = keys(topic, spark.url, 4, **(settings | more))
-        self.mirror = Mirror(folder, wanted, machine=driver.machine)
-
-    def add_node(self, name: str) -> None:
-        self.nodes[name] = self.spark.add_node(2, self.network[name].machine)
-
-
-def kill_executor(site: Site) -> None:
-    for executor in site.nodes["node2"].executors():
-        executor.kill()
-
-
-def cut_off_host(site: Site) -> None:
-    site.network["node2"].cut_off()
-
-
-def drain_node(site: Site) -> None:
-    site.nodes["node2"].drain()
-
-
-def kill_driver(site: Site) -> None:
-    site.mirror.kill()
-    site.mirror.start()
-
-
-def lose_kafka(site: Site) -> None:
-    """For longer than a broker is waited for; the driver is still there."""
-    node, brokers = site.network["node2"], (site.network["source"], site.network["target"])
-    node.lose(*brokers)
-    time.sleep(10)  # this is the fault itself
-    node.find(*brokers)
 
 
 @pytest.mark.parametrize(
