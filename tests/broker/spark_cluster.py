@@ -34,6 +34,11 @@ class SparkNode:
             return psutil.Process(self._process.pid).children()
         return []
 
+    def python_processes(self, *, is_daemon: bool) -> list[psutil.Process]:
+        """Those of its executors: the daemons that fork Python workers, or the workers."""
+        daemons = _children(self.executors())
+        return daemons if is_daemon else _children(daemons)
+
     def kill(self) -> None:
         """As if its machine had lost power: the node, its executors and their Python workers."""
         family = [psutil.Process(self._process.pid)]
@@ -47,6 +52,14 @@ class SparkNode:
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
+
+
+def _children(parents: list[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for parent in parents:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += parent.children()
+    return found
 
 
 class SparkCluster:

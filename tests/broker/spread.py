@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import Producer
@@ -18,10 +18,19 @@ _PAUSE_S = 0.02
 class SpreadTopic:
     """A topic of several partitions, and its copy."""
 
-    def __init__(self, source: KafkaCluster, target: KafkaCluster, topic: str, count: int) -> None:
+    def __init__(
+        self,
+        source: KafkaCluster,
+        target: KafkaCluster,
+        topic: str,
+        count: int,
+        *,
+        replication: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         self.source, self.target, self.topic, self.count = source, target, topic, count
         self._rounds = 0
-        create_topic(source.bootstrap, topic, count)
+        create_topic(source.bootstrap, topic, count, replication=replication, configs=configs)
 
     def add(self) -> None:
         """One more record for each partition."""
