@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from heapq import merge
+from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -119,6 +120,11 @@ class CopyIndex:
         """Where the first hole begins that may hold records from a source offset on which have no later copy."""
         at = bisect_right(self._hole_ends, offset)
         return self._hole_starts[at] if at < len(self._hole_starts) else None
+
+    def boundaries(self) -> Iterator[int]:
+        """The source offsets at which another run or another hole begins to count, in order; some of them twice."""
+        runs = (run for step in self._steps for run in step.runs())
+        return merge(self._hole_ends, chain.from_iterable((r.source, r.source_end) for r in runs))
 
     def lowest_behind(self, number: int, source: int) -> int:
         """The lowest source offset that may lie behind a segment of the line, or `source` if that is lower."""

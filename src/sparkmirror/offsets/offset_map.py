@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -155,6 +156,15 @@ class PartitionMap:
             return Translation(unread, True)
         return Translation(line[-1].target_end, offset == line[-1].source_end)
 
+    def boundaries(self) -> Iterator[int]:
+        """Source offsets, in order, between which translations either stay the same or go up with the offset."""
+        line = self.line
+        if not line:
+            return iter(())
+        index = self._indexed
+        ends = {index.first_end, line[-1].source_end, line[-1].source_end + 1, self.source_end}
+        return merge(index.boundaries(), sorted(ends))
+
     def bound(self, offset: int) -> int | None:
         """The target offset that no translation may exceed, by whatever means it was found; None if there is none.
 
@@ -168,9 +178,11 @@ class PartitionMap:
 
     def is_passed(self, offset: int) -> bool:
         """Whether a group that reads `offset` next has read all that is known."""
-        return bool(self.line) and offset >= self._segments_end()
+        return bool(self.line) and offset >= self.source_end
 
-    def _segments_end(self) -> int:
+    @property
+    def source_end(self) -> int:
+        """The source offset after the last one that has a copy; there must be one."""
         return max(segment.source_end for segment in self.line)
 
     def is_dense_from(self, target: int) -> bool:

@@ -1,0 +1,136 @@
+"""Ranges of the offset map: a join with them gives for every offset what `PartitionMap.translate` gives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkmirror.formats.offset_map import Place, Run, TopicIds
+from sparkmirror.offsets.offset_map import PartitionMap, Translation, covered
+from sparkmirror.offsets.ranges import NO_END, Coverage, OffsetRange, ranges
+from sparkmirror.offsets.segments import of_runs
+from tests.unit.offsets.segments import PLACE, known, segment
+from tests.unit.offsets.target_log import Step, TargetLog
+
+KINDS = (
+    *("copy", "copy", "write", "restart", "kill", "set", "kill_and_set"),
+    *("foreign", "gap", "compact", "cut", "tidy"),
+)
+STEPS: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(1, 40)), max_size=40
+)
+
+
+def joined(found: list[OffsetRange], offset: int) -> Translation | None:
+    """What the join of the documentation gives for an offset."""
+    rows = [one for one in found if one.source_start <= offset < one.source_end]
+    assert len(rows) < 2, "an offset has one translation"
+    return next(
+        (
+            Translation(r.target_start + (offset - r.source_start) * r.step, r.is_exact)
+            for r in rows
+        ),
+        None,
+    )
+
+
+def translated(one: PartitionMap, offset: int, log_start: int | None) -> Translation | None:
+    """What the checkpoint connector takes from the map: nothing leads before the beginning of the log."""
+    answer = one.translate(offset, log_start)
+    return None if answer is None else answer._replace(offset=max(answer.offset, log_start or 0))
+
+
+# -- by hand ----------------------------------------------------------------------------------------
+
+
+def test_one_run_and_what_lies_beyond_it() -> None:
+    assert list(ranges(known(segment((5, 0, 10))), 0)) == [
+        OffsetRange(0, 5, 0, 0, True),
+        OffsetRange(5, 16, 0, 1, True),
+        OffsetRange(16, NO_END, 10, 0, False),
+    ]
+
+
+def test_nothing_is_said_of_what_lies_before_the_map() -> None:
+    one = known(segment((5, 100, 10)))
+    assert next(ranges(one, None)) == OffsetRange(5, 16, 100, 1, True)
+    assert next(ranges(one, 0)) == OffsetRange(5, 16, 100, 1, True)
+    assert next(ranges(one, 100)) == OffsetRange(0, 5, 100, 0, True)
+    assert list(ranges(PartitionMap(PLACE), 0)) == []
+
+
+def test_gaps_lead_to_the_next_record_and_holes_to_their_beginning() -> None:
+    gap = list(ranges(known(segment((0, 0, 10), (12, 10, 5))), 0))
+    assert gap[:3] == [
+        OffsetRange(0, 10, 0, 1, True),
+        OffsetRange(10, 12, 10, 0, True),
+        OffsetRange(12, 18, 10, 1, True),
+    ]
+    hole = list(ranges(known(segment((0, 0, 10)), segment((20, 18, 5))), 0))
+    assert hole[:3] == [
+        OffsetRange(0, 10, 0, 1, True),
+        OffsetRange(10, 20, 10, 0, False),
+        OffsetRange(20, 26, 18, 1, True),
+    ]
+
+
+def test_what_the_target_has_deleted_is_not_there_to_be_read() -> None:
+    assert list(ranges(known(segment((0, 0, 10))), 4)) == [
+        OffsetRange(0, 4, 4, 0, True),
+        OffsetRange(4, 11, 4, 1, True),
+        OffsetRange(11, NO_END, 10, 0, False),
+    ]
+
+
+def test_a_group_that_has_read_all_of_one_source_passes_what_comes_from_others() -> None:
+    red, other = Place("orders", 0, "A.red", 0), Place("orders", 1, "A.red", 0)
+    one, two = PartitionMap(red), PartitionMap(other)
+    one.put(of_runs(red, TopicIds(), [Run(0, 0, 3)]), 0)
+    two.put(of_runs(other, TopicIds(), [Run(0, 3, 4)]), 1)
+    assert list(ranges(one, 0, Coverage([one, two]))) == [
+        OffsetRange(0, 3, 0, 1, True),
+        OffsetRange(3, 4, 7, 0, True),
+        OffsetRange(4, NO_END, 7, 0, False),
+    ]
+
+
+# -- whatever happened ------------------------------------------------------------------------------
+
+
+@given(STEPS, st.one_of(st.none(), st.integers(0, 120)))
+@settings(max_examples=200)
+def test_the_join_is_the_translation_of_every_offset(
+    taken: list[Step], log_start: int | None
+) -> None:
+    log = TargetLog()
+    for kind, number in taken:
+        log.step(kind, number)
+    log.write()
+    found = list(ranges(log.map, log_start))
+    for before, after in pairwise(found):
+        assert before.source_end <= after.source_start
+    for offset in [*range(log.position + 60), NO_END - 1]:
+        assert joined(found, offset) == translated(log.map, offset, log_start)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=30))
+def test_coverage_is_what_covered_finds(stretches: list[tuple[int, int]]) -> None:
+    """Each stretch of the target belongs to one of two sources, or to nobody who is known."""
+    maps: dict[int, list[Run]] = {0: [], 1: []}
+    target = 0
+    for owner, length in stretches:
+        if owner in maps:
+            maps[owner].append(Run(target, target, length))
+        target += length
+    places = {owner: Place("orders", owner, "A.red", 0) for owner in maps}
+    known_ones = []
+    for owner, found in maps.items():
+        one = PartitionMap(places[owner])
+        if found:
+            one.put(of_runs(places[owner], TopicIds(), found), 0)
+        known_ones.append(one)
+    coverage = Coverage(known_ones)
+    for start in range(target + 2):
+        assert coverage.passed(start) == covered(known_ones, start)
