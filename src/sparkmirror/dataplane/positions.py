@@ -7,12 +7,16 @@ whose word counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from sparkmirror.formats import position as formats
-from sparkmirror.formats.connect import default_partition, source_offset_key
+from sparkmirror.formats.connect import (
+    default_partition,
+    parse_source_offset_key,
+    source_offset_key,
+)
 from sparkmirror.formats.position import Entry, Fold, Position
 from sparkmirror.kafka import admin, log, records
 from sparkmirror.kafka.batches import (
@@ -67,6 +71,16 @@ class PositionStore:
     def get(self, partition: TopicPartition) -> Position | None:
         fold = self._folds.get(self.key(partition))
         return None if fold is None else fold.position
+
+    def positions(self) -> Iterator[tuple[TopicPartition, Position]]:
+        """Every position in force, also of partitions that are not copied any more."""
+        owner = self.address.connector, self.address.source_alias
+        for key, fold in self._folds.items():
+            if fold.position is None:
+                continue
+            found = parse_source_offset_key(key)
+            if found is not None and (found.connector, found.cluster) == owner:
+                yield (found.topic, found.partition), fold.position
 
     def seed(
         self, positions: Mapping[TopicPartition, Position | None], read_to: Mapping[int, int]

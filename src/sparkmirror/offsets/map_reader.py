@@ -63,9 +63,7 @@ class MapTopic:
         if time.monotonic() < self._look_at:
             return
         try:
-            if self._load_to is None:
-                self._load_to = self._topic.end()
-            self._read()
+            self.load()
         except BrokerError as error:
             if error.code not in _NOT_THERE:
                 raise
@@ -75,13 +73,15 @@ class MapTopic:
                 self._is_told = True
                 log.warning("%s Offsets are translated without it, less exactly.", error)
 
-    def _read(self) -> None:
-        """Everything up to the end as it is now."""
+    def load(self) -> None:
+        """Take in everything up to the end as it is now; BrokerError also if the topic is not there, or may not be read."""
+        if self._load_to is None:
+            self._load_to = self._topic.end()
         while True:
             before = self._topic.position
             for record in self._topic.poll(0.0):
                 self._take(record)
-            if self._load_to is not None and self._topic.position >= self._load_to:
+            if self._topic.position >= self._load_to:
                 self.is_loaded = True
             if self._topic.position <= before:
                 return

@@ -18,6 +18,8 @@ from pathlib import Path, PurePosixPath
 from sparkmirror.errors import ConfigError
 
 _PACKAGE = "sparkmirror"
+_FINDER = "pyspark_sparkmirror"
+"""The module by which Spark finds the data source of this package."""
 _LEFT_OUT = frozenset({"pyspark", "py4j"})
 _LAUNCHER = """#!/bin/sh
 # Starts the Python of this machine with the packages of this archive. SPARKMIRROR_PYTHON names another one.
@@ -90,10 +92,12 @@ def _files(name: str) -> Iterator[tuple[Path, PurePosixPath]]:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file, PurePosixPath(_PACKAGE, *file.relative_to(folder).parts)
+        finder = folder.with_name(f"{_FINDER}.py")
+        yield finder, PurePosixPath(finder.name)
     for listed in _distribution(name).files or ():
         inside = PurePosixPath(listed)
         is_outside = inside.is_absolute() or ".." in inside.parts or inside.suffix == ".pth"
-        is_ours = name == _PACKAGE and inside.parts[0] == _PACKAGE
+        is_ours = name == _PACKAGE and inside.parts[0] in (_PACKAGE, f"{_FINDER}.py")
         file = Path(str(listed.locate()))
         if not is_outside and not is_ours and "__pycache__" not in inside.parts and file.is_file():
             yield file, inside

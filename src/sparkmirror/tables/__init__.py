@@ -1,0 +1,1 @@
+"""Tables for Spark programs: what Kafka holds about flows, as rows."""
