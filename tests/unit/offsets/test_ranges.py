@@ -13,6 +13,7 @@ from sparkmirror.offsets.ranges import NO_END, Coverage, OffsetRange, ranges
 from sparkmirror.offsets.segments import of_runs
 from tests.unit.offsets.segments import PLACE, known, segment
 from tests.unit.offsets.target_log import Step, TargetLog
+from tests.unit.offsets.test_map_reader import reader
 
 KINDS = (
     *("copy", "copy", "write", "restart", "kill", "set", "kill_and_set"),
@@ -134,3 +135,40 @@ def test_coverage_is_what_covered_finds(stretches: list[tuple[int, int]]) -> Non
     coverage = Coverage(known_ones)
     for start in range(target + 2):
         assert coverage.passed(start) == covered(known_ones, start)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=20
+    ),
+    st.tuples(st.integers(0, 40), st.integers(0, 40)),
+)
+def test_the_least_of_several_sources_is_where_the_checkpoint_connector_leads(
+    stretches: list[tuple[int, int, int]], offsets: tuple[int, int]
+) -> None:
+    """A query sends records of two source partitions to one, drops some, and another producer writes between."""
+    runs: dict[int, list[Run]] = {0: [], 1: []}
+    source, target = [0, 0], 0
+    for owner, length, dropped in stretches:
+        if owner in runs:
+            source[owner] += dropped
+            runs[owner].append(Run(source[owner], target, length))
+            source[owner] += length
+        target += length
+    places = {owner: Place("t", owner, "A.red", 0) for owner in runs}
+    reading = reader(
+        of_runs(places[owner], TopicIds(), found) for owner, found in runs.items() if found
+    )
+    known_ones = reading._topic.map.places
+    feeding = reading._topic.map.to_target("A.red", 0)
+    shared = Coverage(known_ones.values()) if len(feeding) > 1 else None
+    rows = {
+        place.partition: joined(
+            list(ranges(known_ones[place], None, shared)), offsets[place.partition]
+        )
+        for place in feeding
+    }
+    leads = [found.offset for found in rows.values() if found is not None]
+    expected = min(leads) if len(leads) == len(feeding) and leads else None
+    ways = list(reading.elsewhere({("t", 0): offsets[0], ("t", 1): offsets[1]}))
+    assert [way.offset for way in ways] == ([] if expected is None else [expected])
