@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 KAFKA_VERSION := $(shell sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' pom.xml)
 OLD_BROKERS := 2.4.1 2.8.2 3.9.1
 SPARK ?= 3.5.9 4.0.5 4.1.4 4.2.1 4.3.0
-# What copies; and what passes through queries, which need PySpark 4.
+# What copies; and what passes through queries or reads tables, which need PySpark 4.
 COPY_TESTS := $(addprefix tests/broker/test_,run.py exactly_once.py twins.py spark_cluster.py)
-QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py))
 SLOW_TESTS := tests/unit tests/broker --ignore tests/broker/versions --timeout 900
+QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py)) tests/broker/test_tables.py
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help

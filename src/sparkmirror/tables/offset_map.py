@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparkmirror.errors import KafkaError
 from sparkmirror.formats.offset_map import Place
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
@@ -40,6 +41,11 @@ def rows(flow: Flow) -> Iterator[Row]:
             return
         topic = MapTopic(target, name)
         retried(target, topic.load)
+        if not topic.is_loaded:  # half of a map leads groups elsewhere
+            raise KafkaError(
+                f"Topic {name} on {target.settings} was deleted or cut back while it was read.",
+                "Read the table again.",
+            )
         known = topic.map
         remotes = {(place.remote, place.remote_partition) for place in known.places}
         starts = log_offsets(target, remotes, admin.EARLIEST)
