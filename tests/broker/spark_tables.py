@@ -53,7 +53,6 @@ def main() -> None:
     )
     offsets.createOrReplaceTempView("offsets")
     answers: dict[str, Any] = {}
-    # Before a block of the page registers the format: Spark is to find it by itself.
     for table in ("lag", "positions", "offset_map", "groups"):
         reader = spark.read.format("sparkmirror").option("file", "mm2.properties")
         answers[table] = rows(reader.option("table", table).load())
