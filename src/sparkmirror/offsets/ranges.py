@@ -72,8 +72,9 @@ def ranges(
         for one in _translated(known, log_start)
         for part in _in_log(one, log_start or 0)  # what was deleted since is not there to be read
     )
-    if shared is not None:
-        found = (_passing(one, known.source_end, shared) for one in found)
+    if shared is not None and known.line:
+        source_end = known.source_end
+        found = (_passing(one, source_end, shared) for one in found)
     return _joined(found)
 
 
