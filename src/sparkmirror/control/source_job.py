@@ -27,6 +27,7 @@ from sparkmirror.spark.session import SparkSession
 
 from .job_slots import JobSlots
 from .partition_loads import PartitionLoads
+from .plan_files import PlanFiles
 from .query_reach import QueryReach
 from .task_plans import Room, task_plans
 from .task_reports import TaskReports
@@ -80,6 +81,7 @@ class SourceJob:
         self._spark_tasks = 0
         self._slots = JobSlots(spark)
         self._loads = PartitionLoads()
+        self._files = PlanFiles()
         self._placed: dict[TopicPartition, int] = {}
         # What is left of the worker's patience is for the killing.
         self._grace = worker.task_shutdown_graceful_timeout_ms / 1000 * 0.7
@@ -231,14 +233,22 @@ class SourceJob:
                 self._loads.note(new)
                 self._note_refusal(reports.refused)
                 self._note_late(job, reports)
-                if self._slots.is_plan_due(job):
-                    there = self._spark.described()
-                    log.info("Connector %s: planning its Spark tasks again: %s.", self._name, there)
+                if reason := self._why_plan_again(job):
+                    log.info(
+                        "Connector %s: planning its Spark tasks again: %s.", self._name, reason
+                    )
                     break
         finally:
             if not job.finished.is_set():
                 job.end(self._grace)
         self._note(reports.new())  # what was said last
+
+    def _why_plan_again(self, job: CopyJob) -> str:
+        """Empty: there is no reason."""
+        if self._slots.is_plan_due(job):
+            return self._spark.described()
+        changed = self._files.changed()
+        return f"{' and '.join(changed)} changed" if changed else ""
 
     def _plans(
         self,
@@ -253,6 +263,8 @@ class SourceJob:
         loads = self._loads.at(int(time.time() * 1000))
         room = Room(slots.share(width), is_roomy, loads, self._placed)
         plans = task_plans(self._name, settings, tasks, clusters, room)
+        if self._spark.is_on_cluster:
+            plans = self._files.put_into(plans)
         self._placed = where([plan.partitions for plan in plans])
         self._loads.keep(self._placed)
         # Query tasks run at low CPU priority, and take nothing of other jobs' share where slots are plenty.

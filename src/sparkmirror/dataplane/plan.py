@@ -109,6 +109,12 @@ class TaskPlan:
     """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
 
     @property
+    def clients(self) -> tuple[ClientSettings, ...]:
+        """The clusters that it connects to."""
+        store = () if self.store_cluster is None else (self.store_cluster,)
+        return (self.source, self.target, *store)
+
+    @property
     def needs_queries(self) -> bool:
         """Whether records of it pass through a query, or did so when its positions were written."""
         if self.settings.query is not None and any(part.queried for part in self.partitions):

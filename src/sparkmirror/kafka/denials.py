@@ -6,7 +6,6 @@ what it wanted, and the principal is read from the client's own login, where tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -105,7 +104,7 @@ def principal_of(security: Security) -> str:
     given = security.given()
     try:
         if not security.uses_sasl:
-            return f"User:{_subject(given)}" if security.uses_tls else _ANONYMOUS
+            return f"User:{_subject(security)}" if security.uses_tls else _ANONYMOUS
         if given.get("sasl.mechanism", "GSSAPI").strip().upper() not in _USER_MECHANISMS:
             return ""
         options = parse_jaas(given.get("sasl.jaas.config", ""), "sasl.jaas.config").options
@@ -114,9 +113,9 @@ def principal_of(security: Security) -> str:
     return f"User:{options['username']}" if options.get("username") else ""
 
 
-def _subject(given: Mapping[str, str]) -> str:
+def _subject(security: Security) -> str:
     """The name in the certificate that this client shows; without one, brokers call it ANONYMOUS."""
-    store = key_store(given)
+    store = key_store(security.given(), security.files)
     if store is None:
         return "ANONYMOUS"
     return x509.load_der_x509_certificate(store.chain[0]).subject.rfc4514_string()

@@ -189,6 +189,11 @@ class SparkSession:
         return self._local is not None
 
     @property
+    def is_on_cluster(self) -> bool:
+        """Whether executors may be on other machines than the driver."""
+        return _is_on_cluster(self._running)
+
+    @property
     def _running(self) -> SparkContext:
         context = self._context
         if context is None:
@@ -235,8 +240,7 @@ class SparkSession:
         if self._listener is None:
             host = _host(context)
             bind = context.getConf().get("spark.driver.bindAddress") or host
-            is_local = LocalMaster.parse(context.master or "") is not None
-            secret, ports = new_secret(tls=not is_local), self._ports
+            secret, ports = new_secret(tls=_is_on_cluster(context)), self._ports
             try:
                 self._listener = DriverListener(host, bind, secret, ports.driver, ports.tasks)
             except OSError as error:
@@ -274,6 +278,10 @@ class SparkSession:
         if pulse is not None:
             pulse.close()
         self._jvm.close(context)
+
+
+def _is_on_cluster(context: SparkContext) -> bool:
+    return LocalMaster.parse(context.master or "") is None
 
 
 def _host(context: SparkContext) -> str:

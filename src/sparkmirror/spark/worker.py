@@ -57,8 +57,8 @@ def run_plans(rows: Iterable[PlanRow]) -> Iterator[LedgerRow]:
 
     for row in rows:
         plan = read_plan(row)
-        for cluster in (plan.source, plan.target, plan.store_cluster):
-            VEIL.learn({} if cluster is None else cluster.security.given())
+        for cluster in plan.clients:
+            VEIL.learn(cluster.security.given())
         with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, _veiled():
             ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link))
         if is_orphan():

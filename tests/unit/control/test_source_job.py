@@ -47,6 +47,7 @@ class Spark:
 
     is_roomy = True
     is_dynamic = False
+    is_on_cluster = False
     promised = None
 
     def __init__(self, error: Exception | None) -> None:

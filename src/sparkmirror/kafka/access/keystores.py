@@ -10,7 +10,6 @@ import datetime
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.access import jks, pem
+from sparkmirror.kafka.access.files import HERE, ClientFiles, NamedFile
 
 log = logging.getLogger(__name__)
 _TYPES = ("JKS", "PKCS12", "PEM")
@@ -68,13 +68,14 @@ class _Contents:
     keys: tuple[tuple[PrivateKeyTypes, tuple[bytes, ...]], ...] = ()
 
 
-def store_files(given: Mapping[str, str]) -> tuple[Path, ...]:
+def store_files(given: Mapping[str, str]) -> tuple[NamedFile, ...]:
     """The files that the properties name."""
-    named = (_of(given, f"ssl.{store}.location") for store in ("truststore", "keystore"))
-    return tuple(Path(location) for location in named if location)
+    keys = ("ssl.truststore.location", "ssl.keystore.location")
+    named = ((key, _of(given, key)) for key in keys)
+    return tuple(NamedFile(key, location) for key, location in named if location)
 
 
-def trust_store(given: Mapping[str, str]) -> TrustStore | None:
+def trust_store(given: Mapping[str, str], files: ClientFiles = HERE) -> TrustStore | None:
     """The truststore that the properties name; None if they name none."""
     kind = _type(given, "ssl.truststore.type")
     inline, location, password = (
@@ -83,9 +84,9 @@ def trust_store(given: Mapping[str, str]) -> TrustStore | None:
     if inline or (location and kind == "PEM"):
         _refuse_beside_pem(given, "truststore", inline, "certificates", kind)
         where = location or "ssl.truststore.certificates"
-        found = pem.certificates(inline or _text(location or "", where), where)
+        found = pem.certificates(inline or _text(files, location or "", where), where)
     elif location:
-        contents = _open(location, password, "ssl.truststore", None)
+        contents = _open(files, location, password, "ssl.truststore", None)
         # Of keys that lie in a truststore Java trusts the certificates.
         found = contents.trusted + tuple(chain[0] for _, chain in contents.keys if chain)
         where = location
@@ -100,7 +101,7 @@ def trust_store(given: Mapping[str, str]) -> TrustStore | None:
     return TrustStore(where, found)
 
 
-def key_store(given: Mapping[str, str]) -> KeyStore | None:
+def key_store(given: Mapping[str, str], files: ClientFiles = HERE) -> KeyStore | None:
     """The keystore that the properties name; None if they name none."""
     kind = _type(given, "ssl.keystore.type")
     key, chain, location, password = (
@@ -109,7 +110,7 @@ def key_store(given: Mapping[str, str]) -> KeyStore | None:
     )
     key_password = _of(given, "ssl.key.password")
     if key or chain or (location and kind == "PEM"):
-        return _pem_key_store(given, kind, key, chain, location, key_password)
+        return _pem_key_store(given, files, kind, key, chain, location, key_password)
     if not location:
         _refuse_password_alone(password, "keystore")
         return None
@@ -118,7 +119,7 @@ def key_store(given: Mapping[str, str]) -> KeyStore | None:
             f"ssl.keystore.location names {location}, and there is no ssl.keystore.password.",
             "Set ssl.keystore.password.",
         )
-    contents = _open(location, password, "ssl.keystore", key_password or password)
+    contents = _open(files, location, password, "ssl.keystore", key_password or password)
     if not contents.keys:
         raise ConfigError(
             f"The keystore {location} holds no private key.",
@@ -129,6 +130,7 @@ def key_store(given: Mapping[str, str]) -> KeyStore | None:
 
 def _pem_key_store(
     given: Mapping[str, str],
+    files: ClientFiles,
     kind: str,
     key: str | None,
     chain: str | None,
@@ -143,7 +145,7 @@ def _pem_key_store(
         )
     _refuse_beside_pem(given, "keystore", key or chain, "key", kind)
     if location:
-        text = _text(location, location)
+        text = _text(files, location, location)
         loaded = pem.private_key(text, location, key_password)
         return _made(location, loaded, pem.certificates(text, location))
     loaded = pem.private_key(key or "", "ssl.keystore.key", key_password)
@@ -183,9 +185,11 @@ def _refuse_password_alone(password: str | None, store: str) -> None:
 # -- files ------------------------------------------------------------------------------------
 
 
-def _open(location: str, password: str | None, prefix: str, key_password: str | None) -> _Contents:
+def _open(
+    files: ClientFiles, location: str, password: str | None, prefix: str, key_password: str | None
+) -> _Contents:
     """A JKS or PKCS12 file; its keys only if `key_password` is given or the format opens them anyway."""
-    data = _bytes(location, f"{prefix}.location")
+    data = _bytes(files, location, f"{prefix}.location")
     if data.startswith(jks.MAGIC):
         return _open_jks(data, location, password, prefix, key_password)
     if data.startswith(_DER_SEQUENCE):
@@ -257,18 +261,18 @@ def _loaded(der: bytes, where: str) -> PrivateKeyTypes:
         ) from error
 
 
-def _bytes(location: str, key: str) -> bytes:
+def _bytes(files: ClientFiles, location: str, key: str) -> bytes:
     try:
-        return Path(location).read_bytes()
+        return files.read(location)
     except OSError as error:
         raise ConfigError(
             f"{key}: {location} cannot be read: {error.strerror or error}.",
-            "Check the path, and that this user may read the file, on every host that connects.",
+            "Check the path, and that this user may read the file.",
         ) from error
 
 
-def _text(location: str, where: str) -> str:
-    data = _bytes(location, where)
+def _text(files: ClientFiles, location: str, where: str) -> str:
+    data = _bytes(files, location, where)
     if data.startswith((jks.MAGIC, jks.JCEKS_MAGIC, _DER_SEQUENCE)):
         raise ConfigError(
             f"{where} is declared as PEM, and it is not text.", "Set its type to JKS or PKCS12."

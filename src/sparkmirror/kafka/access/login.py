@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.kafka.access.files import HERE, ClientFiles
 from sparkmirror.kafka.access.jaas import JaasEntry, parse_jaas
 from sparkmirror.kafka.settings import ClientSettings
 
@@ -44,6 +45,8 @@ class Login:
     properties: Mapping[str, str] = field(repr=False)
     key: Hashable = field(repr=False)
     """The same for logins that can share a token."""
+    files: ClientFiles = HERE
+    """Where the files are that options and properties name."""
 
     def option(self, name: str) -> str:
         """An option of the login module that the mechanism cannot do without."""
@@ -134,7 +137,7 @@ def login_of(settings: ClientSettings) -> Login:
     _check_module(where, mechanism, entry)
     _check_handlers(where, mechanism, properties)
     key = (settings.alias, settings.security)
-    return Login(cluster, mechanism, entry.options, properties, key)
+    return Login(cluster, mechanism, entry.options, properties, key, settings.security.files)
 
 
 def _check_module(where: str, mechanism: str, entry: JaasEntry) -> None:

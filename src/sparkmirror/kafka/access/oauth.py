@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed, SparkMirrorError
+from sparkmirror.kafka.access.files import NamedFile
 from sparkmirror.kafka.access.login import Conversation, Login, LoginBroken, PerLogin
 from sparkmirror.kafka.access.msk_iam import IamTokens
-from sparkmirror.kafka.access.oidc import oidc_source
+from sparkmirror.kafka.access.oidc import oidc_files, oidc_source
 from sparkmirror.kafka.access.tokens import (
     Renewal,
     Token,
@@ -62,14 +63,22 @@ def _conversation(token: Token) -> Generator[bytes, bytes, None]:
         raise LoginBroken("it refused the token and then did not say why")
 
 
+def bearer_files(login: Login) -> tuple[NamedFile, ...]:
+    """The files that the source of this login's tokens reads, as far as the properties name them."""
+    return oidc_files(login) if _known_source(login) is oidc_source else ()
+
+
 def _source(login: Login) -> TokenSource:
-    named = login.properties.get(_KEY, "").strip()
-    make = _JAVA_HANDLERS.get(named)
-    if make is None and not named:
-        make = _unnamed(login)
+    make = _known_source(login)
     if make is not None:
         return make(login)
-    return UserTokens(login, named)
+    return UserTokens(login, login.properties.get(_KEY, "").strip())
+
+
+def _known_source(login: Login) -> Callable[[Login], TokenSource] | None:
+    """What makes the source of a login's tokens; None if that is a class of the user's."""
+    named = login.properties.get(_KEY, "").strip()
+    return _JAVA_HANDLERS.get(named) if named else _unnamed(login)
 
 
 def _unnamed(login: Login) -> Callable[[Login], TokenSource]:

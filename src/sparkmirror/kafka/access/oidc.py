@@ -13,11 +13,12 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
 
 from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed
+from sparkmirror.kafka.access.files import NamedFile
 from sparkmirror.kafka.access.java_options import VARIABLES, system_property
+from sparkmirror.kafka.access.keystores import store_files
 from sparkmirror.kafka.access.login import Login
 from sparkmirror.kafka.access.tls import client_context
 from sparkmirror.kafka.access.tokens import Token, TokenSource, checked_token, extensions_of
@@ -43,7 +44,7 @@ def oidc_source(login: Login) -> TokenSource:
     """The provider that the login's properties name."""
     url = _url(login)
     if url.scheme == "file":
-        return FileTokens(login, Path(unquote(url.path)), extensions_of(login, "extension_"))
+        return FileTokens(login, unquote(url.path), extensions_of(login, "extension_"))
     return ClientCredentials(
         login,
         url,
@@ -51,6 +52,19 @@ def oidc_source(login: Login) -> TokenSource:
         _credential(login, f"{_CLIENT}.secret", "clientSecret"),
         login.properties.get("sasl.oauthbearer.scope") or login.options.get("scope", ""),
         extensions_of(login, "extension_"),
+    )
+
+
+def oidc_files(login: Login) -> tuple[NamedFile, ...]:
+    """The files that getting a token takes: the token itself, or whom to trust as a provider."""
+    url = _url(login)
+    if url.scheme == "file":
+        return (NamedFile(_URL, unquote(url.path)),)
+    if url.scheme.lower() == "http":
+        return ()
+    return tuple(
+        NamedFile(f"{file.key} in sasl.jaas.config", file.location)
+        for file in store_files(login.options)
     )
 
 
@@ -109,12 +123,12 @@ class FileTokens:
     """Tokens that somebody else puts into a file, read anew each time."""
 
     login: Login
-    path: Path
+    path: str
     extensions: Mapping[str, str] = field(repr=False)
 
     def fetch(self, host: str, patient: bool) -> Token:
         try:
-            text = self.path.read_text(encoding="utf-8").strip()
+            text = self.login.files.read(self.path).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise AccessFailed(
                 f"The token of {self.login.cluster} cannot be read from {self.path}: {type(error).__name__}.",
@@ -225,7 +239,7 @@ def provider_context(login: Login) -> ssl.SSLContext:
     """Whom to trust as a provider: `ssl.*` among the login module's options says it, as in Java; else whom the system trusts."""
     given = {name: value for name, value in login.options.items() if name.startswith("ssl.")}
     try:
-        return client_context(given)
+        return client_context(given, login.files)
     except ConfigError as error:
         raise login.wrong(f"{error.message} (options of sasl.jaas.config)", error.remedy) from None
 

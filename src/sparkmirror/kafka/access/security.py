@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.kafka.access.files import HERE, ClientFiles
 from sparkmirror.veil import VEIL
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -21,6 +22,8 @@ class Security:
 
     protocol: str = "PLAINTEXT"
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    files: ClientFiles = HERE
+    """Where the files are that the properties name."""
 
     @property
     def uses_tls(self) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.access import ciphers
+from sparkmirror.kafka.access.files import HERE, ClientFiles, file_in_memory
 from sparkmirror.kafka.access.keystores import KeyStore, key_store, store_files, trust_store
 from sparkmirror.kafka.access.security import Security
 
@@ -31,7 +30,7 @@ _WITHOUT_EFFECT = {
 }
 _MOST_KEPT = 64
 _Properties = tuple[tuple[str, str], ...]
-_Stamp = tuple[tuple[int, int, int] | None, ...]
+_Stamps = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,14 @@ def client_tls(alias: str, security: Security) -> Tls:
     """For connections to brokers of a cluster; ConfigError, naming the cluster and the key, if it cannot be made."""
     given = {key: value for key, value in security.properties if key.startswith("ssl.")}
     try:
-        return _contexts.get(given)
+        return _contexts.get(given, security.files)
     except ConfigError as error:
         raise ConfigError(f"Cluster {alias}: {error.message}", error.remedy) from error
 
 
-def client_context(given: Mapping[str, str]) -> ssl.SSLContext:
+def client_context(given: Mapping[str, str], files: ClientFiles = HERE) -> ssl.SSLContext:
     """A new context for connecting to whoever the properties trust, as whom they say."""
-    return _new(given).context
+    return _new(given, files).context
 
 
 # -- contexts, kept ---------------------------------------------------------------------------
@@ -80,28 +79,28 @@ class _Contexts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[_Properties, tuple[_Stamp, Tls]] = {}
+        self._kept: dict[_Properties, tuple[_Stamps, Tls]] = {}
         self._told: set[_Properties] = set()
 
-    def get(self, given: Mapping[str, str]) -> Tls:
+    def get(self, given: Mapping[str, str], files: ClientFiles) -> Tls:
         key = tuple(sorted(given.items()))
-        files = store_files(given)
+        locations = [file.location for file in store_files(given)]
         with self._lock:
-            stamp = tuple(_stamp(file) for file in files)
+            stamps = tuple(files.stamp(location) for location in locations)
             known = self._kept.get(key)
-            if known is not None and known[0] == stamp:
+            if known is not None and known[0] == stamps:
                 return known[1]
             try:
-                made = _new(given)
+                made = _new(given, files)
             except ConfigError as error:
                 if known is None:
                     raise
                 self._tell(key, error)
                 return known[1]
             if known is not None:
-                log.info("TLS: %s changed and was read anew.", " or ".join(map(str, files)))
+                log.info("TLS: %s changed and was read anew.", " or ".join(locations))
             self._told.discard(key)
-            self._kept[key] = (stamp, made)
+            self._kept[key] = (stamps, made)
             while len(self._kept) > _MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)))
             return made
@@ -112,23 +111,15 @@ class _Contexts:
             log.warning("%s New connections use what was read before.", error)
 
 
-def _new(given: Mapping[str, str]) -> Tls:
+def _new(given: Mapping[str, str], files: ClientFiles) -> Tls:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     restrict(context, given)
-    load_trust(context, given)
-    ours = load_key(context, given)
+    load_trust(context, given, files)
+    ours = load_key(context, given, files)
     context.check_hostname = _checks_host(given)
     context.hostname_checks_common_name = True  # where a certificate has no other names, as in Java
     chosen = _suites(given)
     return Tls(context, given, str(ours or ""), () if chosen is None else chosen.tls13)
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 _contexts = _Contexts()
@@ -229,9 +220,11 @@ def _list(given: Mapping[str, str], key: str) -> list[str]:
 # -- stores into contexts ---------------------------------------------------------------------
 
 
-def load_trust(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+def load_trust(
+    context: ssl.SSLContext, given: Mapping[str, str], files: ClientFiles = HERE
+) -> None:
     """Trust whom the truststore holds; without one, whom the system trusts."""
-    store = trust_store(given)
+    store = trust_store(given, files)
     if store is None:
         context.load_default_certs()
         return
@@ -257,9 +250,11 @@ def _tell_expired(context: ssl.SSLContext, where: str) -> None:
             log.warning("A trusted certificate in %s (%s) has expired on %s.", where, names, ended)
 
 
-def load_key(context: ssl.SSLContext, given: Mapping[str, str]) -> KeyStore | None:
+def load_key(
+    context: ssl.SSLContext, given: Mapping[str, str], files: ClientFiles = HERE
+) -> KeyStore | None:
     """Be whom the keystore names; None, and nobody, without one."""
-    store = key_store(given)
+    store = key_store(given, files)
     if store is None:
         return None
     try:
@@ -273,10 +268,6 @@ def load_key(context: ssl.SSLContext, given: Mapping[str, str]) -> KeyStore | No
 
 
 def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
-    """Use a key and its certificates. OpenSSL reads keys from files only: this file exists in memory, until it is closed."""
-    passed = os.memfd_create("key", os.MFD_CLOEXEC)
-    try:
-        os.write(passed, pem)
-        context.load_cert_chain(f"/proc/self/fd/{passed}", password="")
-    finally:
-        os.close(passed)
+    """Use a key and its certificates. OpenSSL reads keys from files only."""
+    with file_in_memory(pem) as path:
+        context.load_cert_chain(path, password="")

@@ -1,0 +1,77 @@
+"""Files that client properties name, such as keystores: their contents as the driver has sent them, or as they are here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file, and the property that names it."""
+
+    key: str
+    location: str
+    is_followed: bool = True
+    """Whether running copy tasks need a new content at once; otherwise the next job gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """Where the files of client properties are read: what was sent counts, other files are read on this machine.
+
+    Plans for the executors of a Spark cluster hold all contents. On a local master nothing is sent.
+    """
+
+    sent: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    """Contents by location."""
+
+    def read(self, location: str) -> bytes:
+        """The content of a file; OSError if it cannot be read."""
+        content = self._sent(location)
+        return Path(location).read_bytes() if content is None else content
+
+    def stamp(self, location: str) -> Hashable:
+        """Another value when the content is another; None for a file that is not there."""
+        content = self._sent(location)
+        return stamp(location) if content is None else content
+
+    @contextmanager
+    def path(self, location: str) -> Iterator[str]:
+        """The file, for a library that takes no bytes."""
+        content = self._sent(location)
+        if content is None:
+            yield location
+            return
+        with file_in_memory(content) as path:
+            yield path
+
+    def _sent(self, location: str) -> bytes | None:
+        return next((content for name, content in self.sent if name == location), None)
+
+
+HERE = ClientFiles()
+
+
+def stamp(location: str) -> tuple[int, int, int] | None:
+    """Another value when a file on this machine was written or replaced; None if it is not there."""
+    try:
+        found = Path(location).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@contextmanager
+def file_in_memory(content: bytes) -> Iterator[str]:
+    """The path of a file that exists in the memory of this process only, until the block ends."""
+    descriptor = os.memfd_create("client-file", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
