@@ -32,7 +32,7 @@ from .failures import failure, first_line
 from .gateway import Pulse
 from .job import CopyJob
 from .jvm import Jvm, LaunchedJvm, SubmittedJvm
-from .session_config import LocalMaster, overruled, session_config
+from .session_config import LocalMaster, is_encrypted, overruled, session_config
 from .slots import Slots
 from .versions import require_supported
 
@@ -66,6 +66,7 @@ class SparkSession:
             log.warning("%s", note)
         self._config = session_config(self._user)
         self._is_for_queries = False
+        self._has_warned = False
         self._jobs: WeakSet[CopyJob] = WeakSet()
         self._local = None if self._jvm.is_shared else LocalMaster.parse(self._master)
         self.slots = Slots()
@@ -209,9 +210,25 @@ class SparkSession:
             links = self._links
         if any(plan.needs_queries for plan in plans):
             _ = self.queries  # copy tasks ask for it
+        if self.is_on_cluster and not is_encrypted(self._config):
+            self._warn_of_secrets(plans)
         job = CopyJob(context, name, plans, links, listener.driver)
         self._jobs.add(job)
         return job
+
+    def _warn_of_secrets(self, plans: Sequence[TaskPlan]) -> None:
+        """Once, when plans hold some that everybody on the network can read."""
+        secured = {
+            each.alias for plan in plans for each in plan.clients if each.security.is_secured
+        }
+        if secured and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "Spark's connections are not encrypted: what logging in to %s takes (passwords, keystores, keytabs) crosses "
+                "the network in the clear. Set spark.authenticate=true, spark.authenticate.secret and "
+                "spark.network.crypto.enabled=true.",
+                " and ".join(sorted(secured)),
+            )
 
     @property
     def queries(self) -> QueryEngine:

@@ -116,6 +116,18 @@ def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[st
     return found
 
 
+def is_encrypted(settings: Mapping[str, str]) -> bool:
+    """Whether nobody on the network can read what the driver sends to executors."""
+
+    def is_on(key: str) -> bool:
+        return settings.get(key, "false").strip().lower() == "true"
+
+    over_sasl_or_aes = is_on("spark.network.crypto.enabled") or is_on(
+        "spark.authenticate.enableSaslEncryption"
+    )
+    return is_on("spark.ssl.rpc.enabled") or (is_on("spark.authenticate") and over_sasl_or_aes)
+
+
 def overruled(user: Mapping[str, str]) -> list[str]:
     """What the user has set and cannot have, a sentence each."""
     if user.get(_SPECULATION, "false").lower() == "true":

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkmirror.spark.session_config import LocalMaster, overruled, session_config, spark_defaults
+from sparkmirror.spark.session_config import (
+    LocalMaster,
+    is_encrypted,
+    overruled,
+    session_config,
+    spark_defaults,
+)
 
 
 def test_spark_is_quiet_and_small_by_default() -> None:
@@ -92,3 +98,19 @@ def test_spark_defaults_are_read_where_spark_looks(
     assert spark_defaults(tmp_path) == {"spark.master": "local[3]", "spark.my.key": "7"}
     monkeypatch.setenv("SPARK_CONF_DIR", str(file.parent))
     assert spark_defaults(Path("/nowhere"))["spark.my.key"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("on", "encrypted"),
+    [
+        ([], False),
+        (["spark.authenticate"], False),
+        (["spark.network.crypto.enabled"], False),  # without a secret there is no key
+        (["spark.authenticate", "spark.network.crypto.enabled"], True),
+        (["spark.authenticate", "spark.authenticate.enableSaslEncryption"], True),
+        (["spark.ssl.rpc.enabled"], True),
+        (["spark.io.encryption.enabled"], False),  # of files
+    ],
+)
+def test_when_the_network_cannot_read_what_executors_get(on: list[str], encrypted: bool) -> None:
+    assert is_encrypted(dict.fromkeys(on, " True ")) == encrypted

@@ -33,6 +33,10 @@ class Security:
     def uses_sasl(self) -> bool:
         return self.protocol.startswith("SASL_")
 
+    @property
+    def is_secured(self) -> bool:
+        return self.uses_tls or self.uses_sasl
+
     def given(self) -> dict[str, str]:
         return dict(self.properties)
 
