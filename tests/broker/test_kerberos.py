@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ from kafka_tools import wait_for
 from secured import SecuredCluster, jaas, secured_cluster
 
 from sparkmirror.errors import AccessFailed
+from sparkmirror.kafka.access.sent_files import read_files
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.settings import client_settings
+from sparkmirror.kafka.settings import ClientSettings, client_settings
 from sparkmirror.processes import spawn
 from sparkmirror.tools.clusters import free_port
 
@@ -142,8 +143,16 @@ def here(realm: Realm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
 
 
+def settings(properties: dict[str, str]) -> ClientSettings:
+    return client_settings("x", {**properties, "sasl.kerberos.service.name": "kafka"})
+
+
 def enter(properties: dict[str, str]) -> None:
-    cluster = Cluster(client_settings("x", {**properties, "sasl.kerberos.service.name": "kafka"}))
+    enter_with(settings(properties))
+
+
+def enter_with(client: ClientSettings) -> None:
+    cluster = Cluster(client)
     try:
         cluster.refresh(())
         assert len(cluster.brokers) == 1
@@ -172,6 +181,31 @@ def test_tickets_of_a_cache(kerberised: SecuredCluster, realm: Realm, tmp_path: 
     cache = tmp_path / "cache"
     realm.run("kinit", "-c", str(cache), f"person@{REALM}", words=f"{PASSWORD}\n")
     enter(kerberised.client("KERBEROS", "GSSAPI", useTicketCache="true", ticketCache=str(cache)))
+
+
+@pytest.mark.parametrize("option", ["keyTab", "ticketCache"])
+def test_an_executor_without_the_drivers_files(
+    kerberised: SecuredCluster, realm: Realm, tmp_path: Path, option: str
+) -> None:
+    """The contents were sent; the files are gone."""
+    user = f"sent-{option.lower()}"
+    file = realm.keytab(user)
+    if option == "ticketCache":
+        cache = tmp_path / "cache"
+        realm.run("kinit", "-k", "-t", str(file), "-c", str(cache), f"{user}@{REALM}")
+        file.unlink()
+        file = cache
+    principal = f"{user}@{REALM}"
+    is_keytab = str(option == "keyTab")
+    properties = kerberised.client(
+        "KERBEROS", "GSSAPI", useKeyTab=is_keytab, **{option: str(file)}, principal=principal
+    )
+    client = settings(properties)
+    files = read_files(client)
+    file.unlink()
+    with pytest.raises(AccessFailed, match="Kerberos gives no ticket"):
+        enter_with(client)
+    enter_with(replace(client, security=replace(client.security, files=files)))
 
 
 def test_a_keytab_that_is_not_there_or_of_somebody_else(

@@ -139,7 +139,7 @@ def test_stores_that_are_gone_where_they_were_sent(authority: Authority, kind: K
             Path(f"{file}.away").rename(file)
 
 
-def test_what_is_sent_anew_replaces_what_was_sent_before(tmp_path: Path) -> None:
+def test_what_is_sent_later_replaces_what_was_sent_before(tmp_path: Path) -> None:
     """In a Python worker that runs one task after the other."""
     path = tmp_path / "trust.pem"
     given = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(path)}
