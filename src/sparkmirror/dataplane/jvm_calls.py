@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
 
 _FOUND_NONE = (TypeError, AttributeError, AssertionError)
 """What pyspark's own code raises after another thread has stopped the context: it finds None where it looks."""
-CALL_ERRORS = (Py4JError, OSError, *_FOUND_NONE)
+JAVA_ERRORS = (Py4JError, CapturedException)
+"""What Java threw. As soon as there is a session for SQL in the process, pyspark has other exceptions for some of it."""
+CALL_ERRORS = (*JAVA_ERRORS, OSError, *_FOUND_NONE)
 """All that a call may raise; `is_gone` tells which of them mean that Spark is gone."""
 
 
@@ -22,7 +25,12 @@ def is_gone(error: BaseException, context: SparkContext | None) -> bool:
     """
     if isinstance(error, _FOUND_NONE):
         return context is None or context._jsc is None
-    return isinstance(error, Py4JError | OSError)
+    return isinstance(error, (*JAVA_ERRORS, OSError))
+
+
+def said(error: BaseException) -> str:
+    """The words of an error. Those that pyspark makes of Java's ask the JVM when they are printed, which may be gone by then."""
+    return error._desc if isinstance(error, CapturedException) else str(error)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import logging
 import pyspark
 from pyspark import SparkContext
 
-from sparkmirror.dataplane.jvm_calls import is_gone
+from sparkmirror.dataplane.jvm_calls import is_gone, said
 from sparkmirror.errors import SparkError, SparkMirrorError
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,20 @@ def failure(what: str, error: BaseException, context: SparkContext | None) -> Sp
 
 
 def first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return said(error).strip().split("\n", 1)[0] or type(error).__name__
 
 
 def cause(error: BaseException) -> str:
     """The line of a Spark error that tells something: the last exception of the Python worker, or the first line."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in said(error).splitlines()]
     for line in reversed(lines):
         if line.startswith("sparkmirror.errors."):
             return line.partition(": ")[2] or line
     if any("No module named 'sparkmirror'" in line for line in lines):
-        return "sparkmirror is not installed on the executors. Install it there, or send it along: sparkmirror pack env.tar.gz."
+        return (
+            "sparkmirror is not installed on the executors. Install it there for the Python that PYSPARK_PYTHON or "
+            "spark.pyspark.python names, or send it along: sparkmirror pack env.tar.gz."
+        )
     for line in reversed(lines):
         if line.startswith("pyspark.errors."):
             return line.partition(": ")[2] or line

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import pyspark
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from sparkmirror.config.link_ports import LinkPorts
-from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
+from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, JAVA_ERRORS, is_gone
 from sparkmirror.dataplane.links.driver_link import DriverLinks
 from sparkmirror.dataplane.links.driver_listener import DriverListener
 from sparkmirror.dataplane.links.session_tls import new_secret
@@ -122,7 +121,7 @@ class SparkSession:
             except SparkMirrorError:
                 self._discard()
                 raise
-            except (Py4JError, OSError, RuntimeError) as error:
+            except (*JAVA_ERRORS, OSError, RuntimeError) as error:
                 self._discard()
                 raise SparkError(
                     f"Spark could not be started ({self._master}): {first_line(error)}",
