@@ -62,12 +62,12 @@ def start(
 ) -> RunningMirror:
     """Run the flows of an mm2.properties file on a running Spark session, in the background.
 
-    `clusters`: only the flows into these. ConfigError if the file is wrong. sparkmirror must be installed on the executors, or
-    come with `spark.archives` (see `sparkmirror pack`).
+    `clusters`: only the flows into these. ConfigError if the file is wrong, or if the session has no JVM of this process, as with
+    Spark Connect. sparkmirror must be installed on the executors, or come with `spark.archives` (see `sparkmirror pack`).
     """
     # pyspark takes long to import, and most who import this package do not call this.
     from sparkmirror.control.runner import MirrorMaker
     from sparkmirror.spark.jvm import AdoptedContext
 
-    maker = MirrorMaker(read_properties(Path(file)), clusters, AdoptedContext(spark.sparkContext))
-    return RunningMirror(maker)
+    jvm = AdoptedContext.of(spark)
+    return RunningMirror(MirrorMaker(read_properties(Path(file)), clusters, jvm))

@@ -14,9 +14,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
@@ -162,6 +163,25 @@ class AdoptedContext:
     def __init__(self, context: SparkContext) -> None:
         self._context = context
 
+    @classmethod
+    def of(cls, session: Any) -> Self:
+        """That of a session; ConfigError for one that has none."""
+        try:
+            context = session.sparkContext
+        except (
+            PySparkException,
+            AttributeError,
+        ):  # Spark Connect: which of them depends on the version
+            context = None
+        if isinstance(context, SparkContext):
+            return cls(context)
+        raise ConfigError(
+            f"sparkmirror.start needs a Spark session with its driver in this process, and was given a {_kind(session)}."
+            " A session of Spark Connect has its driver on the server.",
+            "Make a classic session: SparkSession.builder.master(…).getOrCreate(), without remote(…), SPARK_REMOTE and "
+            "spark.api.mode=connect. Or run the file by spark-submit: $(sparkmirror app-file) run FILE.",
+        )
+
     def given(self) -> dict[str, str]:
         return dict(self._context.getConf().getAll())
 
@@ -179,6 +199,10 @@ class AdoptedContext:
 
     def close(self, context: SparkContext | None) -> None:
         """Nothing is ours."""
+
+
+def _kind(session: object) -> str:
+    return f"{type(session).__module__}.{type(session).__qualname__}"
 
 
 def _require_no_other_context() -> None:
