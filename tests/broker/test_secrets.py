@@ -116,9 +116,12 @@ class Run:
         self.ui = free_port()
         pem = cluster.authority.issue("target-client")
         self._key = pem.key_pem()
-        for number, line in enumerate(self._key.splitlines()[1:-1]):
-            if len(line) == 64:
-                planted.plant(f"line {number} of the PEM key", line)
+        in_file = cluster.authority.issue("source-client")
+        self._keystore = in_file.store("PEM")
+        for what, key in (("PEM key", self._key), ("key in a PEM file", in_file.key_pem())):
+            for number, line in enumerate(key.splitlines()[1:-1]):
+                if len(line) == 64:
+                    planted.plant(f"line {number} of the {what}", line)
         values = {
             name: planted[name]
             for name in ("source", "target", "override", "wrong", "oidc", "oidc-key", "number")
@@ -186,6 +189,7 @@ class Run:
     def connectors(self, topic: str, provider: str) -> dict[str, dict[str, str]]:
         """One of each kind, and some that cannot work; the secrets are references."""
         source = self.login("source", self.reference("source"), PLAIN)
+        source |= self._keystore.as_keystore()  # its content travels to executors elsewhere
         source["ssl.truststore.password"] = self.reference("store")
         target = self.login("target", self.reference("target")) | {
             "ssl.truststore.password": self.reference("store"),

@@ -108,6 +108,10 @@ def test_executors_without_the_drivers_stores(
             assert node.executors()
             assert all(sees(executor, folder) == [] for executor in node.executors())
 
+            assert (
+                mirror.output.count("Spark's connections are not encrypted: what logging in") == 1
+            )
+
             before = len(submitted(mirror))
             show(cluster, renewed.issue("broker"))
             topic.add()
