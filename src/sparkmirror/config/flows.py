@@ -178,8 +178,9 @@ class MirrorMakerConfig:
 
     @property
     def mirror(self) -> dict[str, str]:
-        """The `mirror.*` keys: settings of ours that MirrorMaker 2 does not have."""
-        return self._resolve(_starting(self._raw, ("mirror.",)))
+        """The `mirror.*` keys of the process: settings of ours that MirrorMaker 2 does not have. Others are of connectors."""
+        found = _starting(self._raw, ("mirror.",))
+        return self._resolve({k: v for k, v in found.items() if k not in _CONNECTOR_NAMES})
 
     @property
     def rest(self) -> dict[str, str]:

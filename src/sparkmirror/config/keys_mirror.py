@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sparkmirror.config.keys import Importance, Key, KeyType
 from sparkmirror.config.query import QUERY_KEYS
+from sparkmirror.config.rate_limits import RATE_LIMIT_KEYS
 from sparkmirror.config.target_partitions import TARGET_PARTITIONS, target_partitions_problem
 from sparkmirror.config.validators import Between, Items, OneOf
 
@@ -252,6 +253,7 @@ SOURCE_ONLY_KEYS: tuple[Key, ...] = (
     ),
     TARGET_PARTITIONS_KEY,
     *QUERY_KEYS,
+    *RATE_LIMIT_KEYS,
     _replicas("offset-syncs"),
     _long("offset.lag.max", "100", "How many records an offset sync may lag; 0: one per record."),
     _LOCATION_KEY,

@@ -11,6 +11,11 @@ from sparkmirror.config.definitions import SOURCE_CONNECTOR_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require
 from sparkmirror.config.keys_mirror import TARGET_PARTITIONS_KEY, TOPIC_SYNC_KEYS
 from sparkmirror.config.query import QUERY_KEYS, DeadLetterConfig, QueryConfig, query_problems
+from sparkmirror.config.rate_limits import (
+    RATE_LIMIT_KEYS,
+    RateLimitConfig,
+    rate_limit_problems,
+)
 from sparkmirror.config.target_partitions import TargetPartitions
 from sparkmirror.config.validation import isolation_level, java_class_problems, source_problems
 from sparkmirror.config.validators import OneOf, invalid
@@ -58,6 +63,7 @@ class SourceConfig:
     replication_factor: int
     replication_factor_explicit: bool
     target_partitions: TargetPartitions
+    rate_limits: RateLimitConfig
     query: QueryConfig | None
     dead_letters: DeadLetterConfig
     errors_tolerated: bool
@@ -110,6 +116,7 @@ class SourceConfig:
             replication_factor=values.integer("replication.factor"),
             replication_factor_explicit="replication.factor" in values.given,
             target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
+            rate_limits=RateLimitConfig.parse(props),
             query=QueryConfig.parse(props),
             dead_letters=DeadLetterConfig.parse(props),
             errors_tolerated=values.text("errors.tolerance") == "all",
@@ -171,8 +178,9 @@ def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
         *source_problems(props),
         *java_class_problems(props),
         # Validation lists MirrorMaker 2's keys only, but ours count too.
-        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY, *QUERY_KEYS), props),
+        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY, *QUERY_KEYS, *RATE_LIMIT_KEYS), props),
         *query_problems(props),
+        *rate_limit_problems(props),
     ]
     level = _ISOLATION_LEVELS("isolation.level of the source consumer", isolation_level(props))
     if level is not None:

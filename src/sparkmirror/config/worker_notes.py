@@ -11,6 +11,7 @@ from sparkmirror.config.clients import KINDS
 from sparkmirror.config.flow_keys import nearest
 from sparkmirror.config.keys_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from sparkmirror.config.keys_worker import DISTRIBUTED_KEYS, STANDALONE_KEYS
+from sparkmirror.config.rate_limits import RATE_LIMITS
 
 _OLD_LISTENER = ("rest.host.name", "rest.port")
 _INTERNAL_CONVERTERS = ("internal.key.converter", "internal.value.converter")
@@ -65,6 +66,8 @@ def notes(properties: Mapping[str, str], standalone: bool) -> list[str]:
     for name in properties:
         if name in ignored:
             lines.append(f"{name} is ignored: {ignored[name]}")
+        elif name.startswith(RATE_LIMITS):
+            lines.append(f"{name} is ignored: it counts in the config of a source connector.")
         elif _is_old(name):
             lines.append(_old(name, properties))
         elif name not in _KNOWN and not name.startswith(_FAMILIES):

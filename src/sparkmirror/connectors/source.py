@@ -31,6 +31,8 @@ from .topic_deletes import TopicDeletes
 log = logging.getLogger(__name__)
 TASK_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceTask"
 _ASSIGNED = "task.assigned.partitions"
+_COUNT = "task.count"
+"""Of a connector with a cap on what it reads: its tasks may be on several workers, which share it."""
 _MOST_NOTED = 20
 _MOST_REFUSALS = 1
 
@@ -86,14 +88,17 @@ class SourceConnector:
             self._map_keeper.stop()
 
     def task_configs(self, tasks_max: int) -> list[dict[str, str]]:
+        assigned = assign(self._topics.partitions(), tasks_max)
+        more = {_COUNT: str(len(assigned))} if self._settings.config.rate_limits.flow else {}
         return [
             {
                 **self._props,
                 "task.class": TASK_CLASS,
                 "task.index": str(index),
                 _ASSIGNED: ",".join(f"{topic}-{number}" for topic, number in partitions),
+                **more,
             }
-            for index, partitions in enumerate(assign(self._topics.partitions(), tasks_max))
+            for index, partitions in enumerate(assigned)
         ]
 
     def _watch(self) -> None:
@@ -228,6 +233,11 @@ def query_note(query: QueryConfig) -> str:
         "Records may come twice after a failure: the query may give another answer to the same record "
         "(transform.nondeterministic=allow)."
     )
+
+
+def task_count(task: Mapping[str, str]) -> int:
+    """How many tasks the connector has, all workers together; 0 if its task configs do not say so."""
+    return int(task.get(_COUNT, "0"))
 
 
 def assigned_partitions(task: Mapping[str, str]) -> list[TopicPartition]:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.connectors import metadata
-from sparkmirror.connectors.source import assigned_partitions
+from sparkmirror.connectors.source import assigned_partitions, task_count
 from sparkmirror.connectors.source_settings import SourceSettings
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan, positions_of
 from sparkmirror.dataplane.positions import PositionStore
+from sparkmirror.dataplane.rate_shares import limits_of_tasks, part_of_cap
 from sparkmirror.kafka import topic_configs
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -59,6 +60,7 @@ def task_plans(
         if home is not target:
             home.close()
     stamp = int(time.time() * 1000)
+    limits = limits_of_tasks(packed, *_caps(settings, tasks, packed, source))
     return [
         TaskPlan(
             flow=name,
@@ -74,9 +76,31 @@ def task_plans(
             ),
             read_to=tuple(store.read_to.items()),
             store_cluster=None if is_at_target else settings.store_cluster,
+            limits=limits[index],
         )
         for index, partitions in enumerate(packed)
     ]
+
+
+def _caps(
+    settings: SourceSettings,
+    tasks: Mapping[int, Mapping[str, str]],
+    packed: Sequence[Sequence[PartitionPlan]],
+    source: Cluster,
+) -> tuple[int, dict[str, int]]:
+    """What this worker may read of the flow's cap and of those of its topics: other workers have the other tasks."""
+    config = settings.config.rate_limits
+    total = max(map(task_count, tasks.values()), default=0)
+    flow = part_of_cap(config.flow, len(tasks), total)
+    if not config.topics:
+        return flow, {}
+    held: dict[str, int] = {}
+    for parts in packed:
+        for part in parts:
+            held[part.topic] = held.get(part.topic, 0) + 1
+    known = source.topics
+    counts = {topic: len(known[topic].partitions) if topic in known else 0 for topic in held}
+    return flow, {t: part_of_cap(config.topic(t), n, counts[t]) for t, n in held.items()}
 
 
 def _await_width(settings: SourceSettings, topics: Iterable[str], target: Cluster) -> None:

@@ -24,6 +24,7 @@ from .partition import Budget, PartitionCopy
 from .plan import PartitionPlan, TaskPlan
 from .poller import Poller
 from .positions import PositionStore
+from .rate_limits import MessageLink, ShareExchange, TaskLimits
 from .record_path import RecordCopy
 from .reporting import Reporter
 from .routing import Routings
@@ -68,7 +69,9 @@ class CopyTask:
         plan: TaskPlan,
         stopped: Callable[[], bool] = lambda: False,
         runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
+        link: MessageLink | None = None,
     ) -> None:
+        """`link`: to the driver, who shares rate limits out; None: every task keeps the share that it begins with."""
         self._plan = plan
         self._settings = plan.settings
         self._stopped = stopped
@@ -78,8 +81,18 @@ class CopyTask:
         self._home = self._target if plan.store_cluster is None else Cluster(plan.store_cluster)
         self._store = PositionStore(self._home, plan.store)
         self._budget = Budget(plan.settings.buffer_bytes)
+        now = time.monotonic()
+        self._limits = TaskLimits(plan, now) if plan.limits else None
+        self._exchange: ShareExchange | None = None
+        if self._limits is not None and self._limits.is_shared and link is not None:
+            self._exchange = ShareExchange(self._limits, link, now)
         self._fetcher = Fetcher(
-            self._source, self._poller, plan.settings, self._budget.has_room, self._fetched
+            self._source,
+            self._poller,
+            plan.settings,
+            self._budget.has_room,
+            self._fetched,
+            self._limits,
         )
         self._sender = self._new_sender(self._target)
         self._side_sender = self._new_sender(self._source)
@@ -104,6 +117,7 @@ class CopyTask:
             self._syncs_sender(),
             mapping,
             runs_on,
+            self._limits,
         )
         ends = Ends(self._source, self._target, self._fetcher, self._sender)
         routings = Routings() if self._queries is None else self._queries.routings
@@ -182,6 +196,8 @@ class CopyTask:
         self._poller.wait(0 if is_busy else _TICK_S)
         self._reporter.turn()
         now = time.monotonic()
+        if self._exchange is not None:
+            self._exchange.turn(now)
         if self._queries is not None:
             self._queries.turn()
         if self._with_records:

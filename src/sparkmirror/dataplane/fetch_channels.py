@@ -63,6 +63,24 @@ class FetchChannels:
             channel = self._channels[node] = _Channel(node, FetchSession(self._limits, _NEWEST))
         return channel.session
 
+    @property
+    def ready(self) -> int:
+        """How many brokers a fetch could be sent to: something is wanted of them, and none is outstanding."""
+        now = time.monotonic()
+        return sum(
+            len(channel.session) > 0
+            and (
+                channel.connection is None
+                or (not channel.connection.in_flight and channel.connection.muted_until <= now)
+            )
+            for channel in self._channels.values()
+        )
+
+    def limit(self, max_bytes: int) -> None:
+        """The most that each of the next answers may bring."""
+        for channel in self._channels.values():
+            channel.session.max_bytes = min(self._limits.max_bytes, max_bytes)
+
     def pump(self, room: Callable[[], bool] = lambda: True) -> None:
         """Send a fetch to every broker that has none outstanding and something to be read, as long as there is room."""
         for channel in list(self._channels.values()):

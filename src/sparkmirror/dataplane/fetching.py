@@ -17,6 +17,7 @@ from .fetch_channels import FetchChannels
 from .partition import PartitionCopy
 from .plan import CopySettings
 from .poller import Poller
+from .rate_limits import TaskLimits
 
 _FOLLOWER_S = 300.0
 
@@ -35,11 +36,13 @@ class Fetcher:
         settings: CopySettings,
         room: Callable[[], bool],
         fetched: Callable[[PartitionCopy], None],
+        limits: TaskLimits | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._room = room
         self._fetched = fetched
+        self._limits = limits
         self._copies: dict[tuple[str, int], PartitionCopy] = {}
         self._channels = FetchChannels(cluster, poller, settings.fetch, self._answered, self._lost)
         self._home: dict[tuple[str, int], int] = {}
@@ -69,6 +72,11 @@ class Fetcher:
             return self._stop(copy, messages.LEADER_NOT_AVAILABLE)
         if not copy.is_source(info.topic_id):
             return self._stop(copy, messages.UNKNOWN_TOPIC_ID)
+        most = self._settings.fetch.partition_max_bytes
+        if self._limits is not None:
+            if self._limits.holds(copy.key, time.monotonic()):
+                return self.forget(copy)
+            most = self._limits.partition_bytes(copy.key[0], most)
         node = self._reader_node(copy.key, part.leader)
         home = self._home.get(copy.key)
         if home is not None and home != node:
@@ -82,7 +90,7 @@ class Fetcher:
                 copy.fetch_offset,
                 epoch,
                 copy.last_epoch,
-                self._settings.fetch.partition_max_bytes,
+                most,
             ),
         )
         return None
@@ -105,7 +113,18 @@ class Fetcher:
 
     def pump(self) -> None:
         """Send a fetch to every broker that has none outstanding and something to be read."""
-        self._channels.pump(self._room)
+        if self._limits is None or self._pump_limited(self._limits):
+            self._channels.pump(self._room)
+
+    def _pump_limited(self, limits: TaskLimits) -> bool:
+        """Whether something may be fetched now; the next fetches bring no more than may be."""
+        now = time.monotonic()
+        for key in limits.released(now):
+            self.want(self._copies[key])
+        allowed = limits.fetch_bytes(self._channels.ready, now)
+        if allowed is not None:
+            self._channels.limit(allowed)
+        return allowed != 0
 
     def expire(self) -> None:
         """Give up connections whose fetch has waited too long."""
@@ -121,6 +140,8 @@ class Fetcher:
     def _answered(self, node: int, answer: FetchAnswer) -> None:
         if answer.error:
             self.stale = True
+        if self._limits is not None:
+            self._limits.took(answer.partitions, time.monotonic())
         for fetched in answer.partitions:
             copy = self._copies.get((fetched.topic, fetched.partition))
             if copy is not None and self._home.get(copy.key) == node:

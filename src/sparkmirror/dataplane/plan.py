@@ -87,6 +87,22 @@ class CopySettings:
     """What a topic that a query names, also one that was given before, is called on the target; None: by its name."""
 
 
+FLOW = ""
+"""In place of a topic: the limit of the whole flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The most that the Spark tasks of a job read together."""
+
+    topic: str
+    """A source topic, or `FLOW`."""
+    bytes: int
+    """Per second, of record batches as the source has them."""
+    tasks: int = 1
+    """How many Spark tasks share it; each begins with an equal part."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One Spark task: its partitions and all that it needs to reach them."""
@@ -107,6 +123,8 @@ class TaskPlan:
     """The job that it is a task of; set when the plan is submitted."""
     store_cluster: ClientSettings | None = None
     """Where the positions are, if not on the target: the cluster that the Connect worker itself uses."""
+    limits: tuple[RateLimit, ...] = ()
+    """What counts for its partitions."""
 
     @property
     def clients(self) -> tuple[ClientSettings, ...]:

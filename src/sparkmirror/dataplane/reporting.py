@@ -23,6 +23,7 @@ from .mapping import MapSender
 from .partition import PartitionCopy
 from .plan import TaskPlan
 from .positions import PositionStore
+from .rate_limits import TaskLimits
 from .sending import Sender
 from .shape import has_query
 from .side_writes import Kind, Outcome, SideWriter
@@ -77,6 +78,7 @@ class Reporter:
         syncs_sender: Sender,
         mapping: MapSender,
         runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
+        limits: TaskLimits | None = None,
     ) -> None:
         self._plan = plan
         self._settings = plan.settings
@@ -99,6 +101,7 @@ class Reporter:
         self._reports = 0
         self._since = int(time.time() * 1000)
         self._runs_on = runs_on
+        self._limits = limits
         self._ages: dict[TopicPartition, int] = {}
         self._syncs_wait = False
         self._runs: dict[PartitionCopy, _Run] = {}
@@ -330,7 +333,13 @@ class Reporter:
             copy.places,
             position.since if has_query(position.transforms) else -1,
             copy.finishes_at,
+            self._held_back_by(copy),
         )
+
+    def _held_back_by(self, copy: PartitionCopy) -> str:
+        if self._limits is None or copy.lag <= 0:
+            return ""
+        return self._limits.holding_back(copy.plan.topic, time.monotonic())
 
 
 def _position_size(row: _PositionRow) -> int:

@@ -50,6 +50,8 @@ class PartitionProgress:
     """With a query: the source offset from which records pass through it; -1 if that is not known."""
     until: int = -1
     """Where transforms or a query were replaced: the last source offset that still passes through the old ones; -1 elsewhere."""
+    held_back_by: str = ""
+    """The key of the rate limit because of which less is read than there is."""
 
     @property
     def written(self) -> list[str]:
@@ -106,12 +108,12 @@ def encode_rows(
 
 
 def encode_partition(row: PartitionProgress) -> bytes:
-    """All fields, but those that only a query has."""
+    """All fields, but those that only a query or a rate limit has."""
     return _json(
         {
             name: value
             for name, value in asdict(row).items()
-            if name not in ("since", "until") or value >= 0
+            if (name not in ("since", "until") or value >= 0) and (name != "held_back_by" or value)
         }
     )
 

@@ -100,6 +100,8 @@ class FetchSession:
         self._id = 0
         self._epoch = self._first_epoch
         self._is_answer_void = False
+        self.max_bytes = limits.max_bytes
+        """The most that the next answer may bring; one batch may be more."""
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -114,7 +116,13 @@ class FetchSession:
         known = self._wanted.get(key)
         if known == wanted:
             return
-        topic_id = self._gone.pop(key, None) if known is None else known.topic_id
+        if known is None:
+            topic_id = self._gone.pop(key, None)
+        else:
+            topic_id = known.topic_id
+            del self._wanted[
+                key
+            ]  # goes to the end: without a session, brokers serve the first ones first
         self._wanted[key] = wanted
         self._topics[wanted.topic_id] = key[0]
         self._dirty.add(key)
@@ -147,8 +155,8 @@ class FetchSession:
             _HEAD.pack(
                 -1,
                 limits.max_wait_ms,
-                limits.min_bytes,
-                limits.max_bytes,
+                min(limits.min_bytes, self.max_bytes),
+                self.max_bytes,
                 limits.isolation,
                 self._id,
                 self._epoch,

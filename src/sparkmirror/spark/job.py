@@ -16,6 +16,7 @@ from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.dataplane.links.driver_link import DriverLinks
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query.priority import GIVING_WAY
+from sparkmirror.dataplane.rate_shares import RateShares
 from sparkmirror.errors import SparkMirrorError
 
 from .failures import failure
@@ -44,7 +45,7 @@ class CopyJob:
         self._name = name
         self._id = uuid.uuid4()
         self._links = links
-        links.expect(self._id)
+        links.expect(self._id, RateShares.of(plans))
         self._plans = [replace(plan, driver=driver, job=self._id) for plan in plans]
         self.ledger: list[LedgerRow] = []
         self.error: SparkMirrorError | None = None

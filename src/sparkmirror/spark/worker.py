@@ -60,7 +60,7 @@ def run_plans(rows: Iterable[PlanRow]) -> Iterator[LedgerRow]:
         for cluster in plan.clients:
             VEIL.learn(cluster.security.given())
         with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, _veiled():
-            ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link))
+            ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link), link)
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
         yield from ledger
@@ -86,5 +86,7 @@ def _runs_on(link: DriverLink) -> RunsOn:
     return RunsOn(host, context.partitionId(), context.attemptNumber())
 
 
-def _run(plan: TaskPlan, stopped: Callable[[], bool], runs_on: RunsOn) -> list[LedgerRow]:
-    return [] if stopped() else CopyTask(plan, stopped, runs_on).run()
+def _run(
+    plan: TaskPlan, stopped: Callable[[], bool], runs_on: RunsOn, link: DriverLink
+) -> list[LedgerRow]:
+    return [] if stopped() else CopyTask(plan, stopped, runs_on, link).run()

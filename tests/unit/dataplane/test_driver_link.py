@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import socket
@@ -11,7 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -31,6 +33,8 @@ from sparkmirror.dataplane.links.driver_link import DriverLink, DriverLinks
 from sparkmirror.dataplane.links.driver_listener import DriverListener
 from sparkmirror.dataplane.links.ports import listen
 from sparkmirror.dataplane.links.session_tls import client_context, new_secret
+from sparkmirror.dataplane.plan import FLOW, RateLimit
+from sparkmirror.dataplane.rate_shares import RateShares
 from sparkmirror.errors import ConfigError, SparkError
 
 _HOST = "127.0.0.1"
@@ -134,6 +138,82 @@ def test_an_unreachable_listener_is_named_with_the_keys_that_set_it(
     error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - it crosses Spark
     assert f"{_HOST}:{port}" in error.message
     assert all(each in error.message + error.remedy for each in named)
+
+
+# -- rate limits --------------------------------------------------------------------------------
+
+
+class Asking:
+    """A copy task that tells what it has read."""
+
+    def __init__(self, driver: Driver, job: uuid.UUID, plan: int) -> None:
+        self.link = DriverLink(driver, job, plan)
+
+    def ask(self, usage: dict[str, tuple[float, bool]]) -> dict[str, float]:
+        self.link.send(json.dumps(usage).encode())
+        found: list[bytes] = []
+
+        def has_come() -> bool:
+            assert not self.link.is_cut
+            found.extend(self.link.received())
+            return bool(found)
+
+        assert soon(has_come)
+        (answer,) = found
+        shares: dict[str, float] = json.loads(answer)
+        return shares
+
+
+def shared(*topics: str) -> RateShares:
+    """Limits of 1000 bytes that two tasks share."""
+    limits = tuple(RateLimit(topic, 1000, 2) for topic in topics)
+    plans = [SimpleNamespace(index=index, limits=limits) for index in range(2)]
+    found = RateShares.of(cast(Any, plans))
+    assert found is not None
+    return found
+
+
+def test_shares_go_where_they_are_asked_for(links: DriverLinks, driver: Driver) -> None:
+    job = uuid.uuid4()
+    links.expect(job, shared(FLOW, "t"))
+    busy, idle = (Asking(driver, job, plan) for plan in range(2))
+    assert busy.ask({}) == idle.ask({}) == {FLOW: 500, "t": 500}
+    assert busy.ask({FLOW: (100.0, False)}) == {}, "nobody wants more"
+    assert busy.ask({FLOW: (500.0, True)}) == {FLOW: 500}, "the other one has the rest"
+    assert idle.ask({}) == {FLOW: 50}
+    assert busy.ask({FLOW: (500.0, True)}) == {FLOW: 500}, "and may be using it"
+    assert idle.ask({}) == {FLOW: 50}
+    assert busy.ask({FLOW: (500.0, True)}) == {FLOW: 950}
+    again = Asking(driver, job, 1)
+    assert again.ask({FLOW: (500.0, True)}) == {FLOW: 50, "t": 500}, "as the attempt before it"
+    for each in (busy, idle, again):
+        each.link.close()
+
+
+def test_a_task_that_asks_for_shares_sees_that_its_job_is_cut(
+    links: DriverLinks, driver: Driver
+) -> None:
+    job = uuid.uuid4()
+    links.expect(job, shared(FLOW))
+    tasks = [Asking(driver, job, plan) for plan in range(2)]
+    tasks[0].ask({})
+    before = threading.active_count()
+    links.cut(job)
+    assert soon(lambda: all(task.link.is_cut for task in tasks))
+    assert soon(lambda: threading.active_count() <= before - 2), "nobody serves them any more"
+    tasks[0].link.send(b"{}")
+    assert tasks[0].link.received() == []
+    for task in tasks:
+        task.link.close()
+
+
+def test_long_messages_come_in_parts(links: DriverLinks, driver: Driver) -> None:
+    job, topics = uuid.uuid4(), [f"topic-{number:0200}" for number in range(2000)]
+    links.expect(job, shared(*topics))
+    task = Asking(driver, job, 0)
+    assert set(task.ask({})) == set(topics)
+    assert set(task.ask(dict.fromkeys(topics, (1.0, True)))) == set(topics)
+    task.link.close()
 
 
 # -- who gets through ---------------------------------------------------------------------------

@@ -18,11 +18,16 @@ SETTINGS = CopySettings()
 class Source:
     """A source with one topic without an id, and its fetcher."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Any = None) -> None:
         self.there = {"t": TopicInfo("t", NO_TOPIC_ID, False, {0: PartitionInfo(0, 1, 0)})}
         self.cluster = SimpleNamespace(topics=self.there, brokers={1: None})
         self.fetcher = Fetcher(
-            cast(Any, self.cluster), cast(Any, None), SETTINGS, lambda: True, lambda copy: None
+            cast(Any, self.cluster),
+            cast(Any, None),
+            SETTINGS,
+            lambda: True,
+            lambda copy: None,
+            limits,
         )
         self.copy: Any = SimpleNamespace(
             key=("t", 0),
@@ -49,4 +54,49 @@ def test_a_topic_that_is_gone_is_noticed_also_while_the_buffer_is_full(buffered:
     source.cluster.topics, source.copy.ready_bytes = source.there, 0
     source.want()
     assert source.copy.fetch_trouble == messages.UNKNOWN_TOPIC_OR_PARTITION
+    assert not source.fetcher.is_wanted(source.copy)
+
+
+class Limits:
+    """A cap that holds back when it is told to."""
+
+    def __init__(self) -> None:
+        self.is_holding = False
+        self.free: list[tuple[str, int]] = []
+
+    def holds(self, key: tuple[str, int], now: float) -> bool:
+        return self.is_holding
+
+    def partition_bytes(self, topic: str, most: int) -> int:
+        return most
+
+    def released(self, now: float) -> list[tuple[str, int]]:
+        free, self.free = self.free, []
+        return free
+
+    def fetch_bytes(self, brokers: int, now: float) -> int:
+        return 0
+
+
+def test_a_partition_that_a_cap_holds_back_is_left_out_of_the_session_until_it_is_released() -> (
+    None
+):
+    limits = Limits()
+    source = Source(limits)
+    source.want()
+    limits.is_holding = True
+    source.want()
+    assert not source.fetcher.is_wanted(source.copy)
+    assert source.copy.fetch_trouble == messages.NONE
+    limits.is_holding, limits.free = False, [("t", 0)]
+    source.fetcher.pump()
+    assert source.fetcher.is_wanted(source.copy)
+
+
+def test_a_partition_that_failed_while_a_cap_held_it_back_is_not_read_when_it_is_released() -> None:
+    limits = Limits()
+    source = Source(limits)
+    source.want()
+    source.copy.active, limits.free = False, [("t", 0)]
+    source.fetcher.pump()
     assert not source.fetcher.is_wanted(source.copy)

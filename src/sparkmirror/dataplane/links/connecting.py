@@ -72,12 +72,13 @@ def unreachable(address: Address, purpose: Purpose, error: Exception) -> SparkEr
     )
 
 
-def receive_exactly(connection: socket.socket, count: int, seconds: float) -> bytes:
-    """So many bytes; OSError if they do not come in that time. The socket blocks for ever afterwards, as it did before."""
-    deadline = time.monotonic() + seconds
+def receive_exactly(connection: socket.socket, count: int, seconds: float | None) -> bytes:
+    """So many bytes; OSError if they do not come in that time (None: for ever). The socket blocks for ever afterwards."""
+    deadline = None if seconds is None else time.monotonic() + seconds
     data = bytearray()
     while len(data) < count:
-        connection.settimeout(max(0.01, deadline - time.monotonic()))
+        if deadline is not None:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
         got = connection.recv(count - len(data))
         if not got:
             raise ConnectionError(f"it was closed after {len(data)} of {count} bytes")
