@@ -12,6 +12,7 @@ from typing import Any, Self
 from kafka_tools import wait_for
 
 from sparkmirror.dataplane.copy import CopyTask, LedgerRow
+from sparkmirror.dataplane.links.driver_link import DriverLink
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
 from sparkmirror.dataplane.positions import StoreAddress
 from sparkmirror.kafka import admin
@@ -96,13 +97,14 @@ class Copying:
     last positions.
     """
 
-    def __init__(self, plan: TaskPlan) -> None:
+    def __init__(self, plan: TaskPlan, link: DriverLink | None = None) -> None:
+        self._link = link
         self._stop = threading.Event()
         self._kill = threading.Event()
         self._goes_on = threading.Event()
         self._goes_on.set()
         self._is_held = threading.Event()
-        self.task = CopyTask(plan, self._is_stopped)
+        self.task = CopyTask(plan, self._is_stopped, link=link)
         self.ledger: list[LedgerRow] = []
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -122,7 +124,8 @@ class Copying:
             self._goes_on.wait()
         if self._kill.is_set():
             raise Killed
-        return self._stop.is_set()
+        is_cut = self._link is not None and self._link.is_cut
+        return is_cut or self._stop.is_set()
 
     def _run(self) -> None:
         try:

@@ -22,6 +22,10 @@ from .rate_limits import TaskLimits
 _FOLLOWER_S = 300.0
 
 
+def _no_room() -> bool:
+    return False
+
+
 class Fetcher:
     """Reads from one cluster.
 
@@ -113,11 +117,11 @@ class Fetcher:
 
     def pump(self) -> None:
         """Send a fetch to every broker that has none outstanding and something to be read."""
-        if self._limits is None or self._pump_limited(self._limits):
-            self._channels.pump(self._room)
+        may_fetch = self._limits is None or self._limit_fetches(self._limits)
+        self._channels.pump(self._room if may_fetch else _no_room)
 
-    def _pump_limited(self, limits: TaskLimits) -> bool:
-        """Whether something may be fetched now; the next fetches bring no more than may be."""
+    def _limit_fetches(self, limits: TaskLimits) -> bool:
+        """Whether something may be fetched now; if so, the next fetches bring no more than may be."""
         now = time.monotonic()
         for key in limits.released(now):
             self.want(self._copies[key])

@@ -34,7 +34,7 @@ _KEYS = {True: "mirror.rate.limit.bytes", False: "mirror.rate.limit.topic.bytes"
 class TokenBucket:
     """Bytes that may be read, `rate` more each second.
 
-    Invariant: never more than what comes in half a second. Begins with just enough for a first fetch.
+    Invariant: never more than what comes in half a second, or one. Begins with just enough for a first fetch.
     """
 
     __slots__ = ("_at", "_tokens", "rate")
@@ -46,7 +46,7 @@ class TokenBucket:
 
     def tokens(self, now: float) -> float:
         if now > self._at:
-            self._tokens = min(self.rate * _BURST_S, self._tokens + (now - self._at) * self.rate)
+            self._tokens = min(self._most, self._tokens + (now - self._at) * self.rate)
             self._at = now
         return self._tokens
 
@@ -54,8 +54,13 @@ class TokenBucket:
         self._tokens = self.tokens(now) - count
 
     def set_rate(self, rate: float, now: float) -> None:
-        self._tokens = min(self.tokens(now), rate * _BURST_S)
+        self._tokens = self.tokens(now)
         self.rate = rate
+        self._tokens = min(self._tokens, self._most)
+
+    @property
+    def _most(self) -> float:
+        return max(1.0, self.rate * _BURST_S)
 
     def has(self, seconds: float, now: float) -> bool:
         """Whether it holds the tokens of so many seconds, and at least one."""

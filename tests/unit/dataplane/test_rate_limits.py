@@ -52,6 +52,15 @@ def test_a_debt_is_waited_out(rate: float, debt: float) -> None:
     assert wait == pytest.approx(max(0.0, (int(debt) + rate * 0.15) / rate), abs=1 / rate)
 
 
+def test_the_lowest_rates_are_rates() -> None:
+    bucket = TokenBucket(0.1, 0.0)
+    bucket.take(1, 0.0)
+    assert not bucket.has(0.1, 9.0)
+    assert bucket.has(0.1, 11.0)
+    bucket.set_rate(0.0, 11.0)
+    assert bucket.wait(0.1, 11.0) > 0
+
+
 def test_a_new_rate_counts_from_now_on() -> None:
     bucket = TokenBucket(1000, 0.0)
     bucket.take(100, 0.0)
