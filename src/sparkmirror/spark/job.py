@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark import RDD, InheritableThread, SparkContext
+from pyspark.traceback_utils import SCCallSiteSync
 
 from sparkmirror.dataplane.copy import LedgerRow
+from sparkmirror.dataplane.job_label import CALL_SITE, JobLabel
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
 from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.dataplane.links.driver_link import DriverLinks
@@ -60,13 +62,18 @@ class CopyJob:
     def _run(self) -> None:
         context = self._context
         try:
-            context.setJobGroup(str(self._id), f"sparkmirror {self._name}", interruptOnCancel=True)
+            label = JobLabel.of(self._plans)
+            description = label.copying(len(self._plans))
+            context.setJobGroup(str(self._id), description, interruptOnCancel=True)
             kinds = [
                 [plan for plan in self._plans if not plan.gives_way],
                 [plan for plan in self._plans if plan.gives_way],
             ]
             rows = [self._rows(plans) for plans in kinds if plans]
-            self.ledger = list(context.union(rows).collect())
+            # `collect` leaves the call site to who set it before.
+            with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
+                context.setLocalProperty(CALL_SITE, f"copy {label.flow}")
+                self.ledger = list(context.union(rows).collect())
         except CALL_ERRORS as error:
             if not self.cancelled:
                 self.error = failure(f"The Spark job of flow {self._name} ended", error, context)

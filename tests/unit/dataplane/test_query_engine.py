@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from sparkmirror.dataplane.job_label import JobLabel
 from sparkmirror.dataplane.links.address import Purpose
 from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.links.driver_listener import DriverListener
@@ -19,6 +20,7 @@ from sparkmirror.dataplane.query.terms import QueryLimits, QueryTerms
 from sparkmirror.errors import QueryRefused, SparkError
 
 _MOST_INT64 = (1 << 63) - 1
+LABEL = JobLabel("A->B", "msc", ("t",), (0,))
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def met(engine: QueryEngine) -> tuple[Call, int]:
     """A copy task, and its number."""
     driver = engine.driver
     call = Call(connect(driver.address, Purpose.QUERIES, driver.secret))
-    call.send(said(Kind.HELLO, address=["127.0.0.1", 1]))
+    call.send(said(Kind.HELLO, address=["127.0.0.1", 1], label=LABEL.plain))
     message = call.receive()
     assert message.kind is Kind.HEARD
     return call, message.fields["desk"]

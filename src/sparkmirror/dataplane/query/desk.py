@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparkmirror.dataplane.job_label import JobLabel
 from sparkmirror.dataplane.links.address import Driver, Purpose
 from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.links.task_listener import TaskListener
@@ -43,8 +44,11 @@ class Desk:
     the next job. Few connections are kept that have not greeted: the oldest are closed for new ones.
     """
 
-    def __init__(self, driver: Driver, flow: str, limits: QueryLimits) -> None:
+    def __init__(
+        self, driver: Driver, flow: str, limits: QueryLimits, label: JobLabel | None = None
+    ) -> None:
         self._driver, self._flow, self._limits = driver, flow, limits
+        self._label = label or JobLabel(flow, flow)
         self._poller = Poller()
         self._line: Line | None = None
         self._listener: TaskListener | None = None
@@ -96,7 +100,8 @@ class Desk:
         self._listener = TaskListener(host, self._driver.task_ports, self._accepted)
         self._poller.watch(self._listener, self._listener.ready)
         self._poller.watch(line, lambda: self._heard(line))
-        line.send(said(Kind.HELLO, address=list(self._listener.address)))
+        address = list(self._listener.address)
+        line.send(said(Kind.HELLO, address=address, label=self._label.plain))
 
     def _tell(self, data: bytes) -> None:
         if self._line is None or not self._line.is_open:

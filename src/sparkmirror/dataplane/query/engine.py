@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from sparkmirror.dataplane.job_label import JobLabel
 from sparkmirror.dataplane.jvm_calls import ignoring_gone
 from sparkmirror.dataplane.links.address import Address, Purpose
 from sparkmirror.dataplane.links.driver_listener import DriverListener
@@ -124,7 +125,9 @@ class QueryEngine:
             if self.is_closed:
                 return None
             number = next(n for n in self._desks if n not in self._links)
-            link = self._links[number] = Link(number, call, Address(*message.fields["address"]))
+            fields = message.fields
+            label = JobLabel.read(fields["label"])
+            link = self._links[number] = Link(number, call, Address(*fields["address"]), label)
         link.tell(said(Kind.HEARD, desk=link.number))
         return link
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparkmirror.dataplane.job_label import JobLabel
 from sparkmirror.dataplane.links.address import Address
 from sparkmirror.errors import SparkError
 
@@ -32,6 +33,8 @@ class Link:
     call: Call
     address: Address
     """Where it listens for the tasks of queries."""
+    label: JobLabel
+    """What of the flow passes through queries there."""
     waiting: dict[int, Waiting] = field(default_factory=dict)
     queries: set[int] = field(default_factory=set)
     is_open: bool = True

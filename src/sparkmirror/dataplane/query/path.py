@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkmirror.dataplane.job_label import JobLabel
 from sparkmirror.dataplane.links.address import Driver
 from sparkmirror.dataplane.partition import Budget
 from sparkmirror.dataplane.plan import PartitionPlan, TaskPlan
@@ -34,7 +35,8 @@ class QueryPath:
     ) -> None:
         query = plan.settings.query
         self._plan, self._watcher = plan, watcher
-        self.desk = Desk(driver, plan.flow, QueryLimits() if query is None else query.limits)
+        limits = QueryLimits() if query is None else query.limits
+        self.desk = Desk(driver, plan.flow, limits, JobLabel.of([plan], queried=True))
         self.dead_letters = DeadLetters(plan.settings.bad, plan.store.connector, target, sender)
         self.routings = Routings(self._routing)
         poller.watch(self.desk, self.desk.turn)

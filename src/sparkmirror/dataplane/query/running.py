@@ -18,6 +18,7 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from sparkmirror.dataplane.job_label import CALL_SITE, JobLabel
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone, is_gone
 from sparkmirror.errors import QueryRefused, SparkError
 
@@ -125,7 +126,9 @@ class RunningQuery:
             "copy tasks": {link.number: list(link.address) for link in links},
         }
         began = time.monotonic()
-        failure = self._collect(job, json.dumps(order), is_careful=is_careful)
+        label = JobLabel.joined([link.label for link in links])
+        description = label.querying(self.number, len(links))
+        failure = self._collect(job, json.dumps(order), description, is_careful=is_careful)
         self._portion = next_portion(self._portion, time.monotonic() - began)
         if failure is None:
             self._losses = 0
@@ -142,7 +145,9 @@ class RunningQuery:
             return self._careful
         return self._plain if self._plan is None else self._engine.given(self._plan().frame)
 
-    def _collect(self, job: int, order: str, *, is_careful: bool) -> dict[str, str] | None:
+    def _collect(
+        self, job: int, order: str, description: str, *, is_careful: bool
+    ) -> dict[str, str] | None:
         """Run one job; what went wrong, if anything did."""
         context = self._engine.context
         group = f"sparkmirror query {self.number}.{job}"
@@ -161,7 +166,8 @@ class RunningQuery:
         timer.daemon = True
         timer.start()
         try:
-            context.setJobGroup(group, f"sparkmirror query of {self._flow}", interruptOnCancel=True)
+            context.setJobGroup(group, description, interruptOnCancel=True)
+            context.setLocalProperty(CALL_SITE, f"query {self.number}")
             context.setLocalProperty(steps.ORDER, order)
             rows = self._frame(is_careful=is_careful).collect()
         except (PySparkException, QueryRefused, SparkError, *CALL_ERRORS) as error:
