@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
@@ -21,10 +21,12 @@ from sparkmirror.errors import AccessFailed, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import Progress
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.fetch import TopicPartition
+from sparkmirror.spark.accumulators import CopyAccumulators
 from sparkmirror.spark.job import CopyJob
 from sparkmirror.spark.placement import where
 from sparkmirror.spark.session import SparkSession
 
+from .copy_counts import CopyCounts
 from .job_slots import JobSlots
 from .partition_loads import PartitionLoads
 from .plan_files import PlanFiles
@@ -82,6 +84,8 @@ class SourceJob:
         self._slots = JobSlots(spark)
         self._loads = PartitionLoads()
         self._files = PlanFiles()
+        self._counts = CopyCounts()
+        self._metrics: CopyAccumulators | None = None
         self._placed: dict[TopicPartition, int] = {}
         # What is left of the worker's patience is for the killing.
         self._grace = worker.task_shutdown_graceful_timeout_ms / 1000 * 0.7
@@ -208,6 +212,10 @@ class SourceJob:
                 if self._changed.is_set():
                     return
                 self._is_copying = True
+            config = settings.config
+            self._metrics = self._spark.accumulators(
+                config.source_alias, config.target_alias, self._name
+            )
             job = self._job = self._spark.submit(self._name, plans)
             self._slots.submitted(len(plans), wanted)
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
@@ -228,9 +236,7 @@ class SourceJob:
         """Until the job ends, or has to because the tasks or the executors have changed."""
         try:
             while not self._changed.wait(_LOOK_S) and not job.finished.is_set():
-                new = reports.new()
-                self._note(new)
-                self._loads.note(new)
+                self._note(reports.new())
                 self._note_refusal(reports.refused)
                 self._note_late(job, reports)
                 if reason := self._why_plan_again(job):
@@ -242,6 +248,8 @@ class SourceJob:
             if not job.finished.is_set():
                 job.end(self._grace)
         self._note(reports.new())  # what was said last
+        self._counts.note_ledger(job.ledger)
+        self._show_counts()
 
     def _why_plan_again(self, job: CopyJob) -> str:
         """Empty: there is no reason."""
@@ -267,6 +275,7 @@ class SourceJob:
             plans = self._files.put_into(plans)
         self._placed = where([plan.partitions for plan in plans])
         self._loads.keep(self._placed)
+        self._counts.assign(self._placed)
         # Query tasks run at low CPU priority, and take nothing of other jobs' share where slots are plenty.
         self._spark_tasks = sum(not (is_roomy and plan.gives_way) for plan in plans)
         return plans
@@ -324,6 +333,8 @@ class SourceJob:
             self._changed.set()
 
     def _leave(self) -> None:
+        self._counts.assign(())
+        self._show_counts()
         try:
             there = self._spark.executors()
             width = self._spark.width(0 if there is None else there.slots)
@@ -331,9 +342,16 @@ class SourceJob:
             width = 1
         self._spark.slots.leave(self, width)
 
-    def _note(self, reports: Iterable[Progress]) -> None:
+    def _note(self, reports: Sequence[Progress]) -> None:
+        self._loads.note(reports)
+        self._counts.note(report for report in reports if report.task in self._standing)
+        self._show_counts()
         for report in reports:
             self._note_one(report)
+
+    def _show_counts(self) -> None:
+        if self._metrics is not None:
+            self._metrics.show(*self._counts.take(), self._counts.lag)
 
     def _note_one(self, report: Progress) -> None:
         standing = self._standing.get(report.task)

@@ -55,6 +55,8 @@ class LedgerRow:
     offset: int
     target_offset: int
     error: str = ""
+    since: int = -1
+    """When the task began, in milliseconds, as in its progress reports."""
 
 
 class CopyTask:
@@ -255,6 +257,7 @@ class CopyTask:
                 copy.position.offset,
                 copy.target_offset,
                 standing[copy.key].error if copy.key in standing else "",
+                self._reporter.since,
             )
             for copy in self._copies.values()
         ]

@@ -99,7 +99,8 @@ class Reporter:
         self._flush_at = 0.0
         self._progress_at = 0.0
         self._reports = 0
-        self._since = int(time.time() * 1000)
+        self.since = int(time.time() * 1000)
+        """When the task began."""
         self._runs_on = runs_on
         self._limits = limits
         self._ages: dict[TopicPartition, int] = {}
@@ -301,7 +302,7 @@ class Reporter:
             tasks.setdefault(copy.plan.task, []).append(row)
         now, connector = int(time.time() * 1000), self._plan.store.connector
         return [
-            progress.encode_rows(connector, task, self._since, now, found, self._runs_on)
+            progress.encode_rows(connector, task, self.since, now, found, self._runs_on)
             for task, found in tasks.items()
         ]
 

@@ -25,6 +25,7 @@ from sparkmirror.dataplane.links.session_tls import new_secret
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import SparkError, SparkMirrorError
 
+from .accumulators import CopyAccumulators, copy_accumulators
 from .demand import Demand
 from .executors import Executors, described, is_dynamic, promised, registered
 from .failures import failure, first_line
@@ -228,6 +229,10 @@ class SparkSession:
                 "spark.network.crypto.enabled=true.",
                 " and ".join(sorted(secured)),
             )
+
+    def accumulators(self, source: str, target: str, connector: str) -> CopyAccumulators:
+        """Where Spark's metrics system reads what a connector copies."""
+        return copy_accumulators(self._running, source, target, connector)
 
     @property
     def queries(self) -> QueryEngine:

@@ -25,6 +25,10 @@ def test_spark_is_quiet_and_small_by_default() -> None:
     assert "-Dsparkmirror.spark.level=off" in config["spark.driver.extraJavaOptions"]
 
 
+def test_the_pages_are_on_where_the_user_says_so_also_on_a_local_master() -> None:
+    assert session_config({"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+
+
 def test_no_task_is_run_twice_at_once_whatever_the_user_says() -> None:
     assert session_config({"spark.speculation": "true"})["spark.speculation"] == "false"
 
