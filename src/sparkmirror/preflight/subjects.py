@@ -25,6 +25,9 @@ from sparkmirror.preflight.flow import (
 )
 from sparkmirror.preflight.key_rules import connector_findings, mm2_findings
 from sparkmirror.preflight.query_rules import query_findings
+from sparkmirror.preflight.spark_rules import spark_findings
+from sparkmirror.spark.gateway import spark_home
+from sparkmirror.spark.session_config import spark_defaults
 
 _WORKER_SIGNS = (
     "group.id",
@@ -83,10 +86,22 @@ def mm2_subject(properties: Mapping[str, str], title: str) -> Subject:
     flows = [_pair_flow(config, pair) for pair in config.pairs()]
     for pair in config.replicating_pairs():
         findings += query_findings(config.connector_config(pair, "source"))
+    findings += spark_findings(_spark(config.spark), _intervals(flows))
     findings = without_repeats(findings)
     if not any(finding.check == "keys" for finding in findings):
         findings.append(ok("keys", f"All {len(properties)} keys reach something."))
     return Subject([Section(title, findings)], flows)
+
+
+def _spark(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the session, as far as files say."""
+    return {**spark_defaults(spark_home()), **given}
+
+
+def _intervals(flows: Sequence[Flow]) -> list[int]:
+    """How often the queries of some flows run a job while records come, in milliseconds."""
+    queries = [flow.copying.query for flow in flows if flow.copying is not None]
+    return [query.interval_ms for query in queries if query is not None]
 
 
 def _pair_flow(config: MirrorMakerConfig, pair: SourceAndTarget) -> Flow:
@@ -114,6 +129,7 @@ def connector_subject(
     props = resolve(written) if worker is None else resolve_named(written, worker.properties)
     props.setdefault("name", Path(title).stem)
     kind = connector_class(props)
+    flow = connector_flow(props, worker)
     findings += connector_findings(props, kind)
     if kind == "MirrorSourceConnector":
         findings += query_findings(props)
@@ -127,9 +143,12 @@ def connector_subject(
         )
     else:
         findings += _worker_traps(props, worker)
+        intervals = _intervals([flow])
+        if intervals:  # else the worker's file has said it
+            findings += spark_findings(_spark(worker.spark), intervals)
     if not any(finding.check == "keys" for finding in findings):
         findings.append(ok("keys", f"All {len(props)} keys reach something."))
-    return Subject([Section(title, findings)], [connector_flow(props, worker)])
+    return Subject([Section(title, findings)], [flow])
 
 
 def _secrets(written: Mapping[str, str]) -> list[Finding]:
@@ -194,4 +213,5 @@ def _worker_section(title: str, worker: WorkerConfig) -> Section:
         note("keys", line) if " is an old key" in line else warning("keys", line)
         for line in worker.notes
     ]
-    return Section(title, findings or [ok("keys", f"All {len(worker.raw)} keys reach something.")])
+    findings = findings or [ok("keys", f"All {len(worker.raw)} keys reach something.")]
+    return Section(title, [*findings, *spark_findings(_spark(worker.spark), ())])
