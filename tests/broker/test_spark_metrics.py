@@ -75,7 +75,7 @@ def test_jobs_have_names_and_metrics_tell_what_is_copied_across_jobs(
         spark_master="local[2]",
         spark_ui_enabled="true",
         spark_ui_port=str(port),
-        mirror_epoch_ms="20000",
+        mirror_epoch_ms="30000",
         emit_heartbeats_enabled="false",
     ) | {
         "spark.metrics.conf.driver.sink.csv.class": "org.apache.spark.metrics.sink.CsvSink",
