@@ -40,7 +40,7 @@ def shown(page: str) -> dict[str, int]:
 def in_files(folder: Path, name: str) -> int:
     """The last line of a metric in the CSV sink; -2 before there is one."""
     for file in folder.glob(f"*AccumulatorSource.sparkmirror.A.B.{name}.csv"):
-        rows = list(csv.DictReader(file.open()))
+        rows = list(csv.DictReader(file.read_text().splitlines()))
         return int(rows[-1]["value"]) if rows else -2
     return -2
 
