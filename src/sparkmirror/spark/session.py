@@ -32,7 +32,13 @@ from .failures import failure, first_line
 from .gateway import Pulse
 from .job import CopyJob
 from .jvm import Jvm, LaunchedJvm, SubmittedJvm
-from .session_config import LocalMaster, is_encrypted, overruled, session_config
+from .session_config import (
+    LocalMaster,
+    is_encrypted,
+    overruled,
+    require_classic,
+    session_config,
+)
 from .slots import Slots
 from .versions import require_supported
 
@@ -62,6 +68,8 @@ class SparkSession:
         self._ports = ports
         self._jvm = jvm or (SubmittedJvm() if SubmittedJvm.is_there() else LaunchedJvm())
         self._user = {**self._jvm.given(), **settings}
+        if not self._jvm.is_shared:
+            require_classic(self._user, os.environ)
         for note in overruled(self._user):
             log.warning("%s", note)
         self._config = session_config(self._user)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkmirror.config.properties import read_properties
+from sparkmirror.errors import ConfigError
 
 _PLENTY = 512
 _FAILURES = 4
@@ -61,6 +62,7 @@ _CLUSTER_DEFAULTS = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
     "spark.network.timeoutInterval": "5s",
 }
+_CONNECT_URL = "sc://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,24 @@ def is_encrypted(settings: Mapping[str, str]) -> bool:
         "spark.authenticate.enableSaslEncryption"
     )
     return is_on("spark.ssl.rpc.enabled") or (is_on("spark.authenticate") and over_sasl_or_aes)
+
+
+def require_classic(user: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """ConfigError if the settings ask for Spark Connect, which has no Spark context."""
+    master = user.get("spark.master", "")
+    asked = {
+        "spark.remote": bool(user.get("spark.remote")),
+        "spark.api.mode=connect": user.get("spark.api.mode", "").strip().lower() == "connect",
+        f"spark.master={_CONNECT_URL}…": master.startswith(_CONNECT_URL),
+        "SPARK_REMOTE": bool(environment.get("SPARK_REMOTE")) and not master,
+    }
+    for setting, is_set in asked.items():
+        if is_set:
+            raise ConfigError(
+                f"{setting} asks for Spark Connect, on which sparkmirror cannot copy.",
+                f"Remove {setting.partition('=')[0]}, and set spark.master to the cluster itself, such as yarn or "
+                "spark://HOST:7077 (docs/decisions/spark-connect.md).",
+            )
 
 
 def overruled(user: Mapping[str, str]) -> list[str]:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sparkmirror.errors import ConfigError
 from sparkmirror.spark.session_config import (
     LocalMaster,
     is_encrypted,
     overruled,
+    require_classic,
     session_config,
     spark_defaults,
 )
@@ -118,3 +120,29 @@ def test_spark_defaults_are_read_where_spark_looks(
 )
 def test_when_the_network_cannot_read_what_executors_get(on: list[str], encrypted: bool) -> None:
     assert is_encrypted(dict.fromkeys(on, " True ")) == encrypted
+
+
+@pytest.mark.parametrize(
+    ("user", "environment", "named"),
+    [
+        ({"spark.remote": "sc://host:15002"}, {}, "spark.remote asks"),
+        ({"spark.remote": "local[2]", "spark.master": "yarn"}, {}, "Remove spark.remote,"),
+        ({"spark.api.mode": "Connect"}, {}, "spark.api.mode=connect asks"),
+        ({"spark.master": "sc://host"}, {}, "spark.master=sc://… asks"),
+        ({}, {"SPARK_REMOTE": "sc://host"}, "SPARK_REMOTE asks"),
+    ],
+)
+def test_spark_connect_is_refused_by_the_name_of_its_setting(
+    user: dict[str, str], environment: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigError, match="asks for Spark Connect") as refused:
+        require_classic(user, environment)
+    assert named in str(refused.value)
+    assert "docs/decisions/spark-connect.md" in str(refused.value)
+
+
+def test_a_master_counts_more_than_a_variable_for_spark_connect() -> None:
+    require_classic(
+        {"spark.master": "yarn", "spark.api.mode": "classic"}, {"SPARK_REMOTE": "sc://"}
+    )
+    require_classic({}, {})
