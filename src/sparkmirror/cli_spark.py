@@ -35,3 +35,4 @@ def pack(archive: Path) -> None:
     click.echo(f"Wrote {archive} ({size:.0f} MiB). For Spark:", err=True)
     click.echo(f"spark.archives = {archive.resolve()}#environment")
     click.echo("spark.pyspark.python = ./environment/bin/python")
+    click.echo("On YARN, name the archive in spark.yarn.dist.archives instead.", err=True)

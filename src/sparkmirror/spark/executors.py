@@ -13,6 +13,7 @@ from typing import Any
 from pyspark import SparkContext
 
 _DRIVER = "driver"
+_INSTANCES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,11 @@ def _of(cores: int) -> str:
 
 
 def promised(settings: Mapping[str, str]) -> int | None:
-    """How many slots the settings ask the cluster manager for at most; None if they do not say."""
+    """How many slots the settings ask the cluster manager for at most; None if they do not say.
+
+    YARN and Kubernetes give an application two executors by default; `spark.cores.max` is of standalone clusters only.
+    """
+    has_instances = settings.get("spark.master", "").startswith(("yarn", "k8s://"))
     per_task = max(1, _number(settings, "spark.task.cpus") or 1)
     each = _number(settings, "spark.executor.cores") or 1
     count = _number(
@@ -67,7 +72,10 @@ def promised(settings: Mapping[str, str]) -> int | None:
         if is_dynamic(settings)
         else "spark.executor.instances",
     )
-    cores = [_number(settings, "spark.cores.max"), count and count * each]
+    if has_instances and not count and not is_dynamic(settings):
+        count = _INSTANCES
+    most = 0 if has_instances else _number(settings, "spark.cores.max")
+    cores = [most, count and count * each]
     asked = [number // per_task for number in cores if number]
     return max(1, min(asked)) if asked else None
 

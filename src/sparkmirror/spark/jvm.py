@@ -26,7 +26,7 @@ from sparkmirror.secret_names import is_secret
 
 from .failures import failure
 from .gateway import Gateway, killed_after, spark_home
-from .session_config import LocalMaster, spark_defaults
+from .session_config import LocalMaster, require_hadoop, spark_defaults
 
 log = logging.getLogger(__name__)
 _CONTEXT_S = 60.0
@@ -69,6 +69,7 @@ class LaunchedJvm:
 
     def open(self, config: Mapping[str, str]) -> SparkContext:
         _require_no_other_context()
+        require_hadoop(config["spark.master"], os.environ)
         self._is_ours = True
         is_local = LocalMaster.parse(config["spark.master"]) is not None
         if is_local:
@@ -223,7 +224,9 @@ def _telling_of_the_wait(master: str) -> Iterator[None]:
         while not is_over.wait(_TELL_EVERY_S):
             waited = time.monotonic() - began
             log.warning(
-                "Waiting for %s to start the Spark application, for %.0f s so far.", master, waited
+                "Waiting for %s to start the Spark application, for %.0f s so far; it may be queued.",
+                master,
+                waited,
             )
 
     threading.Thread(target=tell, name="spark start", daemon=True).start()

@@ -61,7 +61,14 @@ _CLUSTER_DEFAULTS = {
     "spark.executor.heartbeatInterval": "3s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
     "spark.network.timeoutInterval": "5s",
+    # YARN and Kubernetes end an application after some failures of executors, or of its master; Spark counts them for ever.
+    "spark.executor.failuresValidityInterval": "1h",
+    "spark.yarn.am.attemptFailuresValidityInterval": "1h",
 }
+_OLD_NAMES = {
+    "spark.executor.failuresValidityInterval": "spark.yarn.executor.failuresValidityInterval"
+}
+"""Names that Spark still reads where the new one is not set."""
 _CONNECT_URL = "sc://"
 
 
@@ -102,6 +109,7 @@ def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[st
     """
     local = LocalMaster.parse(user.get("spark.master", "local[*]"))
     defaults = _DEFAULTS | (_CLUSTER_DEFAULTS if local is None else _LOCAL_DEFAULTS)
+    defaults = {key: value for key, value in defaults.items() if _OLD_NAMES.get(key) not in user}
     found = defaults | {key: value for key, value in user.items() if key != _LOG_LEVEL}
     # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
     found[_SPECULATION] = "false"
@@ -146,6 +154,17 @@ def require_classic(user: Mapping[str, str], environment: Mapping[str, str]) -> 
                 f"Remove {setting.partition('=')[0]}, and set spark.master to the cluster itself, such as yarn or "
                 "spark://HOST:7077 (docs/decisions/spark-connect.md).",
             )
+
+
+def require_hadoop(master: str, environment: Mapping[str, str]) -> None:
+    """ConfigError if the master is YARN and nothing tells where that is."""
+    if master == "yarn" and not (
+        environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
+    ):
+        raise ConfigError(
+            "spark.master is yarn, but neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set.",
+            "Set one of them to the folder with the cluster's yarn-site.xml and core-site.xml.",
+        )
 
 
 def overruled(user: Mapping[str, str]) -> list[str]:

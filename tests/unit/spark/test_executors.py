@@ -71,6 +71,12 @@ def test_an_executor_that_was_replaced_is_due() -> None:
             None,
         ),
         ({"spark.cores.max": "1", "spark.task.cpus": "2"}, 1),
+        ({"spark.master": "yarn"}, 2),
+        ({"spark.master": "yarn", "spark.cores.max": "1"}, 2),
+        ({"spark.master": "k8s://https://host:6443", "spark.executor.cores": "3"}, 6),
+        ({"spark.master": "yarn", "spark.executor.instances": "5"}, 5),
+        ({"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"}, None),
+        ({"spark.master": "spark://host:7077"}, None),
     ],
 )
 def test_what_is_promised(settings: dict[str, str], slots: int | None) -> None:

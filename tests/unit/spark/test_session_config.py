@@ -13,6 +13,7 @@ from sparkmirror.spark.session_config import (
     is_encrypted,
     overruled,
     require_classic,
+    require_hadoop,
     session_config,
     spark_defaults,
 )
@@ -146,3 +147,20 @@ def test_a_master_counts_more_than_a_variable_for_spark_connect() -> None:
         {"spark.master": "yarn", "spark.api.mode": "classic"}, {"SPARK_REMOTE": "sc://"}
     )
     require_classic({}, {})
+
+
+def test_yarn_needs_to_be_found() -> None:
+    with pytest.raises(ConfigError, match="neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"):
+        require_hadoop("yarn", {"HADOOP_CONF_DIR": ""})
+    require_hadoop("yarn", {"HADOOP_CONF_DIR": "/etc/hadoop"})
+    require_hadoop("yarn", {"YARN_CONF_DIR": "/etc/hadoop"})
+    require_hadoop("spark://host:7077", {})
+
+
+def test_failures_of_a_cluster_are_not_counted_for_ever() -> None:
+    interval = "spark.executor.failuresValidityInterval"
+    assert session_config({"spark.master": "yarn"})[interval] == "1h"
+    assert session_config({"spark.master": "yarn", interval: "2h"})[interval] == "2h"
+    assert interval not in session_config({})
+    old = {"spark.yarn.executor.failuresValidityInterval": "2h"}
+    assert interval not in session_config({"spark.master": "yarn", **old}), "it would win over it"
