@@ -12,6 +12,8 @@ SPARK ?= 3.5.9 4.0.5 4.1.4 4.2.1 4.3.0
 COPY_TESTS := $(addprefix tests/broker/test_,run.py exactly_once.py twins.py spark_cluster.py)
 SLOW_TESTS := tests/unit tests/broker --ignore tests/broker/versions --timeout 900
 QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py)) tests/broker/test_tables.py
+HADOOP_VERSION := $(shell sed -n 's|.*<hadoop.version>\(.*\)</hadoop.version>.*|\1|p' pom.xml)
+HADOOP_STAMP := build/hadoop/$(HADOOP_VERSION)/.fetched
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
 .DEFAULT_GOAL := help
@@ -36,7 +38,7 @@ format: $(PYTHON_STAMP) ## let ruff rewrite the code
 test: setup check build/kafka/2.4.1/.fetched ## check, then the tests (real brokers)
 	$(BIN)/pytest tests/unit tests/broker -m "not slow" -n 2 --dist loadfile
 
-slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched ## the tests that make test leaves out
+slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched $(HADOOP_STAMP) ## the tests that make test leaves out
 	$(BIN)/pytest $(SLOW_TESTS) -m "slow and not alone" -n 2 --dist loadfile
 	$(BIN)/pytest $(SLOW_TESTS) -m "slow and alone"
 
@@ -84,6 +86,13 @@ build/kafka/%/.fetched: pom.xml
 	$(need_tools)
 	rm -rf $(@D)
 	mvn -q -B -Dkafka.version=$* $(if $(filter $(KAFKA_VERSION),$*),,-Pold-broker) dependency:copy-dependencies
+	@touch $@
+
+# YARN, for the tests on it.
+$(HADOOP_STAMP): pom.xml
+	$(need_tools)
+	rm -rf $(@D)
+	mvn -q -B -Phadoop dependency:copy
 	@touch $@
 
 build/spark/%/.fetched: $(PYTHON_STAMP)
