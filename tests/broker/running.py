@@ -37,13 +37,18 @@ class Mirror(Program):
     """A running `sparkmirror run`."""
 
     def __init__(
-        self, directory: Path, keys: Mapping[str, str], *arguments: str, machine: Machine = HERE
+        self,
+        directory: Path,
+        keys: Mapping[str, str],
+        *arguments: str,
+        machine: Machine = HERE,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         file = directory / "mm2.properties"
         file.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
         command = [*machine.enter, sys.executable, "-m", "sparkmirror", "run", str(file)]
         command += arguments
-        super().__init__(command, directory / "sparkmirror.log")
+        super().__init__(command, directory / "sparkmirror.log", environment)
 
 
 def contents(cluster: KafkaCluster, topic: str) -> dict[int, list[Content]]:
