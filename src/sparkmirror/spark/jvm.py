@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, ignoring_gone
-from sparkmirror.errors import ConfigError, SparkMirrorError
+from sparkmirror.errors import ConfigError, SparkError, SparkMirrorError
 from sparkmirror.secret_names import is_secret
 
 from .failures import failure
@@ -146,8 +146,12 @@ class SubmittedJvm:
 
     def open(self, config: Mapping[str, str]) -> SparkContext:
         _require_no_other_context()
+        gateway = self._connected()
+        # A JVM that ends stops its context first, which looks like one that was lost: YARN would get another application.
+        if gateway.jvm.org.apache.spark.util.ShutdownHookManager.inShutdown():
+            raise SparkError("spark-submit is ending, and its JVM with it.")
         with _telling_of_the_wait(config["spark.master"]):
-            return SparkContext(conf=_conf(config), gateway=self._connected())
+            return SparkContext(conf=_conf(config), gateway=gateway)
 
     def close(self, context: SparkContext | None) -> None:
         if context is not None:
