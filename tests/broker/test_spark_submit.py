@@ -1,4 +1,4 @@
-"""`spark-submit` on a cluster whose nodes have no sparkmirror: its archive is sent along, the user's settings are in force."""
+"""`spark-submit` on clusters whose nodes have no sparkmirror: S5's file runs on a packed environment with the user's settings."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flow_records import sparkmirror
+from kafka_tools import QUICK_JVM
 from program import Program
-from running import Mirror
+from scenario_s5 import API_KEY, assert_copied, copy_more, files, managed_source, trusted
+from secured import SecuredCluster
 from spark_cluster import SparkCluster
-from spread import SpreadTopic, keys
+from yarn_cluster import YarnCluster
 
 from sparkmirror.spark.gateway import spark_home
 from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = pytest.mark.slow
-Unique = Callable[[str], str]
 BARE_PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+PATIENCE_S = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -34,85 +36,130 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def bare_environment() -> dict[str, str]:
-    """Without what would let a node find the sparkmirror of these tests."""
-    path = [folder for folder in os.environ["PATH"].split(":") if folder != str(_bin())]
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    with managed_source(tmp_path_factory.mktemp("secured")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[KafkaCluster]:
+    with KafkaCluster("target", 1, tmp_path, jvm=QUICK_JVM) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def bare() -> dict[str, str]:
+    """The environment of nodes, without what would let them find the sparkmirror of these tests."""
+    own = str(Path(sys.executable).parent)
     left_out = {"PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON"}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return kept | {"PATH": ":".join(path)}
-
-
-def _bin() -> Path:
-    return Path(sys.executable).parent
-
-
-def app_file() -> str:
-    return sparkmirror("app-file").stdout.strip()
-
-
-def started_application(folder: Path) -> dict[str, Any]:
-    """What the event log says of the application and its settings."""
-    files = [path for path in folder.rglob("*") if path.is_file() and "events" in path.name]
-    assert files, "there is no event log"
-    found: dict[str, Any] = {}
-    # More than one where the master has ended the application on a busy machine, and it was started again.
-    for line in "".join(file.read_text() for file in files).splitlines():
-        event = json.loads(line)
-        if event["Event"] == "SparkListenerApplicationStart":
-            found["name"] = event["App Name"]
-        elif event["Event"] == "SparkListenerEnvironmentUpdate":
-            found |= event["Spark Properties"]
-    return found
-
-
-def test_nodes_without_sparkmirror_get_it_with_the_job(
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-    unique: Unique,
-    archive: Path,
-    tmp_path: Path,
-) -> None:
-    environment = bare_environment()
-    python = shutil.which(BARE_PYTHON, path=environment["PATH"])
+    kept["PATH"] = ":".join(folder for folder in kept["PATH"].split(":") if folder != own)
+    python = shutil.which(BARE_PYTHON, path=kept["PATH"])
     assert python is not None
     has_it = [python, "-c", "import sparkmirror"]
-    assert subprocess.run(
-        has_it, env=environment, cwd="/", check=False, capture_output=True
-    ).returncode
+    found = subprocess.run(has_it, env=kept, cwd="/", check=False, capture_output=True)
+    assert found.returncode != 0, "nodes have sparkmirror"
+    return kept
 
-    topic = SpreadTopic(source_cluster, target_cluster, unique("submitted"), 4)
-    events = tmp_path / "events"
-    events.mkdir()
-    with SparkCluster(tmp_path, 2, 2, environment=environment) as spark:
-        wanted = keys(topic, spark.url, 4)
-        del wanted["spark.master"]
-        Mirror(tmp_path, wanted)  # writes the file
-        settings = {
+
+class Submission:
+    """S5's file given to spark-submit, with settings of the user's."""
+
+    def __init__(self, folder: Path, source: SecuredCluster, target: KafkaCluster) -> None:
+        self._source, self._target = source, target
+        self._folder = folder
+        self._events = folder / "events"
+        self._events.mkdir()
+        self._settings = {
             "spark.my.key": "7",
-            "spark.archives": f"{archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
             "spark.pyspark.driver.python": sys.executable,
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": events.as_uri(),
+            "spark.eventLog.dir": self._events.as_uri(),
+            "spark.executorEnv.SSL_CERT_FILE": trusted(source)["SSL_CERT_FILE"],
         }
-        command = [
-            str(spark_home() / "bin" / "spark-submit"),
-            "--master",
-            spark.url,
-            "--name",
-            "mine",
-        ]
-        for name, value in settings.items():
+
+    def program(
+        self, options: Sequence[str], settings: Mapping[str, str], variables: Mapping[str, str]
+    ) -> Program:
+        command = [str(spark_home() / "bin" / "spark-submit"), "--name", "mine", *options]
+        for name, value in (self._settings | dict(settings)).items():
             command += ["--conf", f"{name}={value}"]
-        command += [app_file(), "run", str(tmp_path / "mm2.properties")]
-        with Program(command, tmp_path / "submit.log") as submitted:
-            topic.add()
-            topic.arrives()
-            assert len(submitted.jvms()) == 1
-            topic.assert_same()
-        unpacked = list(tmp_path.glob("node-*/app-*/*/environment/bin/python"))
-        assert unpacked, "no executor has unpacked the archive"
-    found = started_application(events)
-    assert found["name"] == "mine"
-    assert (found["spark.my.key"], found["spark.master"]) == ("7", spark.url)
+        file = files(self._source, self._target, self._folder).path("mm2-sasl.properties")
+        command += [sparkmirror("app-file").stdout.strip(), "run", str(file)]
+        environment = os.environ | trusted(self._source) | dict(variables)
+        return Program(command, self._folder / "submit.log", environment)
+
+    def copies(self, submitted: Program) -> None:
+        """S5 holds: all of `orders` and nothing else arrives, headers too. There is one JVM beside the executors'."""
+        # Asking Kafka all the time while JVMs start would slow them down.
+        submitted.wait_until_says("Spark task(s) submitted", PATIENCE_S)
+        copy_more(self._source, self._target, PATIENCE_S)
+        assert len(submitted.jvms()) == 1
+        submitted.stop()
+        assert_copied(self._source, self._target)
+        assert "Traceback" not in submitted.output
+        assert API_KEY not in submitted.output
+
+    def in_force(self) -> dict[str, str]:
+        """The settings that the applications ran with: on a busy machine a master may end one, and it is started again."""
+        files = [p for p in self._events.rglob("*") if p.is_file() and "events" in p.name]
+        assert files, "there is no event log"
+        return _settings_of("".join(file.read_text() for file in files))
+
+
+def _settings_of(event_log: str) -> dict[str, str]:
+    events: list[dict[str, Any]] = [json.loads(line) for line in event_log.splitlines()]
+    found: dict[str, str] = {}
+    for event in events:
+        if event["Event"] == "SparkListenerEnvironmentUpdate":
+            found |= event["Spark Properties"]
+    return found
+
+
+def assert_users(settings: Mapping[str, str], master: str) -> None:
+    """Name, master and a key of the user's are in force."""
+    found = (settings["spark.app.name"], settings["spark.master"], settings["spark.my.key"])
+    assert found == ("mine", master, "7")
+
+
+@pytest.fixture
+def submission(tmp_path: Path, source: SecuredCluster, target: KafkaCluster) -> Submission:
+    return Submission(tmp_path, source, target)
+
+
+def test_s5_on_a_standalone_cluster(
+    submission: Submission, archive: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    with SparkCluster(tmp_path, 2, 2, environment=bare) as spark:
+        options = ["--master", spark.url]
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.archives": f"{archive}#environment",
+        }
+        with submission.program(options, settings, {}) as submitted:
+            submission.copies(submitted)
+        assert list(tmp_path.glob("node-*/app-*/*/environment/bin/python"))
+        assert_users(submission.in_force(), spark.url)
+
+
+def test_s5_on_yarn_in_client_mode(
+    submission: Submission, archive: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """YARN gives driver and executors their common secret itself."""
+    with YarnCluster(tmp_path / "yarn", bare) as yarn:
+        options = ["--master", "yarn", "--deploy-mode", "client", "--queue", "mirrors"]
+        settings = yarn.settings | {
+            "spark.authenticate": "true",
+            "spark.yarn.dist.archives": f"{archive}#environment",
+        }
+        with submission.program(options, settings, yarn.variables) as submitted:
+            submission.copies(submitted)
+        application = yarn.application("mine")
+        assert application.queue.endswith("mirrors")
+        # The folders of containers are gone with their application; what they link to stays for a while.
+        assert list(yarn.containers.glob("usercache/*/filecache/*/env.tar.gz/bin/python"))
+        assert_users(submission.in_force(), "yarn")
