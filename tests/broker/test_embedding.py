@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bare_node import bare_environment, bare_python
 from program import Program
 from running import Mirror
 from spark_cluster import SparkCluster
 from spread import SpreadTopic, keys
-from test_spark_submit import BARE_PYTHON, bare_environment
 
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -71,10 +70,8 @@ def test_a_session_whose_workers_lack_sparkmirror_says_so(
 ) -> None:
     """It is tried again, and the session lives on."""
     bare = bare_environment()
-    python = shutil.which(BARE_PYTHON, path=bare["PATH"])
-    assert python is not None
     end = tmp_path / "end"
-    environment = bare | {"PYSPARK_PYTHON": python}
+    environment = bare | {"PYSPARK_PYTHON": bare_python(bare)}
     with Program(
         command(topic, tmp_path, "local[2]", end), tmp_path / "program.log", environment
     ) as program:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bare_node import bare_environment, bare_python
 from flow_records import sparkmirror
 from kafka_tools import QUICK_JVM
 from program import Program
@@ -24,7 +23,6 @@ from sparkmirror.spark.gateway import spark_home
 from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = pytest.mark.slow
-BARE_PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 PATIENCE_S = 600.0
 
 
@@ -50,17 +48,10 @@ def target(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="module")
 def bare() -> dict[str, str]:
-    """The environment of nodes, without what would let them find the sparkmirror of these tests."""
-    own = str(Path(sys.executable).parent)
-    left_out = {"PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON"}
-    kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    kept["PATH"] = ":".join(folder for folder in kept["PATH"].split(":") if folder != own)
-    python = shutil.which(BARE_PYTHON, path=kept["PATH"])
-    assert python is not None
-    has_it = [python, "-c", "import sparkmirror"]
-    found = subprocess.run(has_it, env=kept, cwd="/", check=False, capture_output=True)
-    assert found.returncode != 0, "nodes have sparkmirror"
-    return kept
+    """The environment of nodes."""
+    environment = bare_environment()
+    bare_python(environment)
+    return environment
 
 
 class Submission:
