@@ -216,6 +216,15 @@ def test_long_messages_come_in_parts(links: DriverLinks, driver: Driver) -> None
     task.link.close()
 
 
+def test_a_message_that_is_too_long_ends_the_link(links: DriverLinks, driver: Driver) -> None:
+    job = uuid.uuid4()
+    links.expect(job, shared(FLOW))
+    link = DriverLink(driver, job)
+    link.send(bytes(5 << 20))
+    assert soon(lambda: link.received() == [] and link.is_cut)
+    link.close()
+
+
 # -- who gets through ---------------------------------------------------------------------------
 
 

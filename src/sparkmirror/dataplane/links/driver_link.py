@@ -30,6 +30,8 @@ _ACCEPTED, _CUT = b"+", b"-"
 """The driver's answer: the task runs, or its job has ended already."""
 _ANSWER_S = 60.0
 _LENGTH = struct.Struct(">I")
+_MOST = 4 << 20
+"""Bytes of a message: some 80 for each limited topic that is read."""
 _READ = 1 << 16
 
 
@@ -118,6 +120,8 @@ def _exchange(connection: socket.socket, plan: int, shares: RateShares) -> None:
 
 def _receive(connection: socket.socket) -> bytes:
     (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size, None))
+    if length > _MOST:
+        raise ConnectionError(f"a message of {length} bytes: more than {_MOST}")
     return receive_exactly(connection, length, None)
 
 
