@@ -171,22 +171,23 @@ def choose_version(
     return None if version < max(low, request.min_version) else int(version)
 
 
+_first_use = threading.Lock()
+"""kafka-python makes the class of a message for a version, its encoder and its decoder when they are first used. Two threads that
+do so at once leave one behind that never works: no answer of this kind could be read until the process is started again."""
+
+
 def encode(request: Any, version: int, correlation_id: int, client_id: str) -> bytes:
     """The framed bytes of a request."""
     request.API_VERSION = version
-    request.with_header(correlation_id=correlation_id, client_id=client_id)
-    return bytes(request.encode(framed=True, header=True))
-
-
-_decoding = threading.Lock()
-"""kafka-python makes the decoder of a message when it is first used. Two threads that do so at once leave one behind that never
-works."""
+    with _first_use:
+        request.with_header(correlation_id=correlation_id, client_id=client_id)
+        return bytes(request.encode(framed=True, header=True))
 
 
 def decode(request: Any, payload: bytes | bytearray | memoryview) -> tuple[int, Any]:
     """Correlation id and response object, from the bytes after the frame's length."""
-    response_class = ResponseClassRegistry.get_response_class(request.header)
     buffer = io.BytesIO(payload)
-    with _decoding:
+    with _first_use:
+        response_class = ResponseClassRegistry.get_response_class(request.header)
         header = response_class.parse_header(buffer)
         return header.correlation_id, response_class.decode(buffer)

@@ -1,11 +1,14 @@
-"""Messages in several threads at once: the first use of each makes its decoder."""
+"""Messages in several threads at once: the first use of each makes its class for a version, and its decoder."""
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.schemas.fields import struct
 
@@ -58,3 +61,46 @@ def test_two_threads_decode_the_first_answer_of_a_kind(monkeypatch: pytest.Monke
     for thread in threads:
         thread.join()
     assert answers == [1, 1]
+
+
+class Registering:
+    """Two threads that make the class of a message for a version: the last one registered is not the one that is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._register: Callable[[Any], None] = ResponseClassRegistry.register_response_class
+        self._entered = 0
+        self._second_is_registered, self.first_is_done = threading.Event(), threading.Event()
+        monkeypatch.setattr(
+            ResponseClassRegistry, "register_response_class", staticmethod(self._registered)
+        )
+
+    def _registered(self, proxy: Any) -> None:
+        self._entered += 1
+        if self._entered == 1:
+            self._second_is_registered.wait(MEETING_S)
+            self._register(proxy)
+        else:
+            self._register(proxy)
+            self._second_is_registered.set()
+            self.first_is_done.wait(MEETING_S)
+
+
+def test_two_threads_make_the_class_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the one that is known may be collected, and no answer of this kind could be read any more."""
+    requests = [messages.MetadataRequest(topics=None) for _ in range(3)]
+    for request in requests:
+        messages.encode(request, VERSION, 7, "client")
+    MetadataResponse._VERSIONS.pop(VERSION, None)
+    meeting = Registering(monkeypatch)
+
+    def decode(request: Any) -> None:
+        messages.decode(request, ANSWER)
+        meeting.first_is_done.set()
+
+    threads = [threading.Thread(target=decode, args=(request,)) for request in requests[:2]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert messages.decode(requests[2], ANSWER)[1].controller_id == 1
