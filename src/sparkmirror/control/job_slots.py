@@ -28,6 +28,8 @@ _OFTEN_S = 60.0
 class RunningJob(Protocol):
     @property
     def waiting(self) -> list[TaskPlan]: ...
+    @property
+    def launched(self) -> int: ...
 
 
 class JobSlots:
@@ -100,13 +102,21 @@ class JobSlots:
             demand.close()
 
     def late(self, job: RunningJob) -> tuple[list[TaskPlan], str]:
-        """The plans whose Spark tasks wait for a slot for too long, and why."""
+        """The plans whose Spark tasks have not begun for too long, and why."""
         waiting = job.waiting
         if not waiting or time.monotonic() - self._submitted_at < _LATE_S:
             return [], ""
+        there, count = self._spark.described(), self._without_slot(job)
+        if count:
+            return waiting, f"{count} of {self._tasks} Spark tasks wait for a slot: {there}."
         return waiting, (
-            f"{len(waiting)} of {self._tasks} Spark tasks wait for a slot: {self._spark.described()}."
+            f"{len(waiting)} of {self._tasks} Spark tasks have a slot and have not begun: Python is slow to start on their "
+            f"executors, or fails to; see the executors' logs. {there[0].upper()}{there[1:]}."
         )
+
+    def _without_slot(self, job: RunningJob) -> int:
+        """How many Spark tasks Spark has not launched."""
+        return max(0, self._tasks - job.launched)
 
     def is_plan_due(self, job: RunningJob) -> bool:
         """Whether the job should be planned again: executors came or went, or others have taken slots that were counted on."""
@@ -117,8 +127,9 @@ class JobSlots:
         if self._watch is None and not waiting:
             self._planned = there
             self._watch = ExecutorWatch(there, self._tasks, self._steady)
-        if waiting and waiting < self._tasks and now - self._submitted_at >= _LATE_S:
+        is_late = waiting and waiting < self._tasks and now - self._submitted_at >= _LATE_S
+        if is_late and (count := self._without_slot(job)):
             self._is_packed = True
-            self._capped, self._most = there, self._tasks - waiting
+            self._capped, self._most = there, max(1, self._tasks - count)
             return True
         return self._watch is not None and self._watch.is_due(there, now)

@@ -41,7 +41,8 @@ def described(context: SparkContext) -> str:
     scala: Any = context._jsc.sc()
     found = scala.statusStore().executorList(True)
     executors = [found.apply(index) for index in range(int(found.size()))]
-    cores = [int(each.totalCores()) for each in executors if str(each.id()) != _DRIVER]
+    is_local = str(context.master).startswith("local")  # where the driver is the executor
+    cores = [int(e.totalCores()) for e in executors if is_local or str(e.id()) != _DRIVER]
     return f"{_counted(cores)} registered at {context.master}"
 
 

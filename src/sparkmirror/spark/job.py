@@ -104,6 +104,18 @@ class CopyJob:
         begun = self._links.begun(self._id)
         return [plan for plan in self._plans if plan.index not in begun]
 
+    @property
+    def launched(self) -> int:
+        """How many of its Spark tasks have had a slot; SparkError once the session is gone."""
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(self._id))]
+            numbers = {int(number) for job in jobs if job is not None for number in job.stageIds}
+            stages = [tracker.getStageInfo(number) for number in numbers]
+        except CALL_ERRORS as error:
+            raise failure("The Spark session is gone", error, self._context) from error
+        return sum(each.numActiveTasks + each.numCompletedTasks for each in stages if each)
+
     def let_go(self) -> None:
         """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""
         self._links.cut(self._id)

@@ -67,8 +67,11 @@ class Ticking(threading.Event):
 
 
 class Job:
-    def __init__(self, waiting: int = 0) -> None:
+    """Of four tasks, if not said otherwise; those that have not begun have no slot, if not said otherwise."""
+
+    def __init__(self, waiting: int = 0, *, of: int = 4, starting: int = 0) -> None:
         self.waiting: list[Any] = [None] * waiting
+        self.launched = of - waiting + starting
 
 
 def slots_of(spark: Spark) -> JobSlots:
@@ -134,8 +137,23 @@ def test_a_job_none_of_whose_tasks_has_begun_waits_on(clock: Clock) -> None:
     slots.wait(2, Ticking(clock), lambda _: None)
     slots.submitted(2, 2)
     clock.now += 60
-    assert slots.late(Job(2))[1]
-    assert not slots.is_plan_due(Job(2)), "planning again would not help"
+    assert slots.late(Job(2, of=2))[1]
+    assert not slots.is_plan_due(Job(2, of=2)), "planning again would not help"
+
+
+def test_a_task_whose_python_starts_slowly_does_not_wait_for_a_slot(clock: Clock) -> None:
+    slots = slots_of(Spark(clock, (0, 4)))
+    slots.wait(4, Ticking(clock), lambda _: None)
+    slots.submitted(4, 4)
+    clock.now += 15
+    late, reason = slots.late(Job(1, starting=1))
+    assert len(late) == 1
+    assert reason.startswith("1 of 4 Spark tasks have a slot and have not begun: Python is slow")
+    assert not slots.is_plan_due(Job(1, starting=1)), "a smaller job would begin anew"
+    both = Job(2, starting=1)
+    assert slots.late(both)[1] == "1 of 4 Spark tasks wait for a slot: 4 executors."
+    assert slots.is_plan_due(both)
+    assert slots.wait(4, Ticking(clock), lambda _: None) == 3
 
 
 def test_with_dynamic_allocation_as_many_tasks_are_submitted_as_are_wanted(clock: Clock) -> None:
@@ -145,9 +163,9 @@ def test_with_dynamic_allocation_as_many_tasks_are_submitted_as_are_wanted(clock
     assert slots.wait(6, Ticking(clock), lambda _: None) == 6
     slots.submitted(6, 6)
     clock.now += 6
-    assert not slots.is_plan_due(Job(5))
+    assert not slots.is_plan_due(Job(5, of=6))
     clock.now += 10
-    assert slots.is_plan_due(Job(5)), "executors that do not come are not waited for"
+    assert slots.is_plan_due(Job(5, of=6)), "executors that do not come are not waited for"
     assert slots.wait(6, Ticking(clock), lambda _: None) == 1
     slots.submitted(1, 6)
     (demand,) = spark.demands
