@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Network, can_make_hosts
-from kafka_tools import NewRecord, produce, wait_for
+from kafka_tools import NewRecord, consume, produce, wait_for
 from spark_cluster import SparkCluster
 from spark_site import (
     NODES,
@@ -22,6 +22,7 @@ from spark_site import (
 )
 from spread import SpreadTopic, submitted
 
+from sparkmirror.formats.progress import RunsOn, decode, progress_topic
 from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = [
@@ -73,6 +74,28 @@ def test_nothing_is_lost_or_repeated(
             assert topic.assert_same() > 100
     finally:
         network["node2"].join()
+
+
+def test_tasks_are_spread_over_executors_with_one_more_than_there_are(
+    network: Network, spark: SparkCluster, topic: SpreadTopic, tmp_path: Path
+) -> None:
+    site = Site(network, spark, topic, tmp_path, tasks_max="3")
+    with site.mirror:
+        topic.add()
+        topic.arrives()
+        reports = wait_for("all Spark tasks have reported", lambda: _last_job(topic, 3))
+    assert {each.attempt for each in reports.values()} == {0}
+    hosts = sorted(each.host for each in reports.values())
+    addresses = sorted(network[name].address for name in NODES)
+    assert hosts in (sorted([*addresses, each]) for each in addresses), hosts
+
+
+def _last_job(topic: SpreadTopic, tasks: int) -> dict[int, RunsOn]:
+    """Where the Spark tasks run that report now, once there are so many."""
+    rows = consume(topic.target.bootstrap, progress_topic("A"))
+    reports = [decode(row.value) for row in rows if row.value is not None]
+    last = {each.runs_on.spark_task: each.runs_on for each in reports[-3 * tasks :]}
+    return last if last.keys() == set(range(tasks)) else {}
 
 
 def test_partitions_with_unequal_load_are_spread_over_both_hosts(
