@@ -18,9 +18,9 @@ _CORES, _MEMORY = "spark.executor.cores", "spark.executor.memory"
 _OVERHEAD, _PYTHON = "spark.executor.memoryOverhead", "spark.executor.pyspark.memory"
 _LOG = "spark.eventLog.enabled"
 
-PLAIN_MIB, QUERY_MIB = 90, 220
+PLAIN_MIB, QUERY_MIB = 125, 220
 """What Python workers take in one slot, at most: that of a copy task; with a query the two of one of its Spark tasks, which take
-more. Resident memory, as YARN counts it; docs/how-to/spark-clusters.md names the run."""
+more. Resident memory, as YARN counts it; docs/how-to/spark-clusters.md names the runs."""
 DAEMON_MIB = 75
 """Of the process that workers are forked from: one an executor, three with a query."""
 SPACE_MIB = {False: 120, True: 1320}
