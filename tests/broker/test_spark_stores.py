@@ -39,8 +39,13 @@ def without(folder: Path) -> Machine:
 
 
 def sees(process: psutil.Process, folder: Path) -> list[str]:
-    """What a process finds in a folder."""
-    return [file.name for file in Path(f"/proc/{process.pid}/root{folder}").iterdir()]
+    """What a process finds in a folder; one that has just ended finds nothing."""
+    try:
+        return [file.name for file in Path(f"/proc/{process.pid}/root{folder}").iterdir()]
+    except FileNotFoundError:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            raise
+        return []
 
 
 def show(cluster: KafkaCluster, identity: Identity) -> None:
