@@ -112,4 +112,4 @@ def start_quietly(spark: SparkSession, *, queries: bool = False) -> None:
     try:
         spark.start(queries=queries)
     except SparkMirrorError as error:
-        log.debug("Spark could not be started ahead: %s", error)
+        log.info("Spark could not be started ahead of its first job, which tries again: %s", error)
