@@ -16,7 +16,7 @@ from sparkmirror.errors import SparkError
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.logs import _log_crash, _Veiled
 from sparkmirror.secret_names import is_secret, secrets_in
-from sparkmirror.spark.worker import _veiled
+from sparkmirror.spark.worker import veiled
 from sparkmirror.veil import VEIL, Veil
 
 JAAS = (
@@ -126,7 +126,7 @@ def test_settings_of_clients_show_no_secret() -> None:
 
 def test_what_a_task_fails_with_reaches_spark_without_secrets() -> None:
     VEIL.learn({"ssl.key.password": "of-the-executor"})
-    with pytest.raises(SparkError, match=r"^ValueError: it holds \[hidden\]$"), _veiled():
+    with pytest.raises(SparkError, match=r"^ValueError: it holds \[hidden\]$"), veiled():
         raise ValueError("it holds of-the-executor")
-    with pytest.raises(ValueError, match="nothing secret"), _veiled():
+    with pytest.raises(ValueError, match="nothing secret"), veiled():
         raise ValueError("nothing secret")

@@ -59,7 +59,7 @@ def run_plans(rows: Iterable[PlanRow]) -> Iterator[LedgerRow]:
         plan = read_plan(row)
         for cluster in plan.clients:
             VEIL.learn(cluster.security.given())
-        with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, _veiled():
+        with contextlib.closing(DriverLink(plan.driver, plan.job, plan.index)) as link, veiled():
             ledger = _run(plan, lambda: is_orphan() or link.is_cut, _runs_on(link), link)
         if is_orphan():
             raise SparkError("The Python daemon of the Spark executor is gone.")
@@ -67,7 +67,7 @@ def run_plans(rows: Iterable[PlanRow]) -> Iterator[LedgerRow]:
 
 
 @contextlib.contextmanager
-def _veiled() -> Iterator[None]:
+def veiled() -> Iterator[None]:
     """Spark logs what a task fails with, and shows it on its page: no secret may be in it, not even by a defect."""
     try:
         yield

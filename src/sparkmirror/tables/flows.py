@@ -14,6 +14,7 @@ from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
 from sparkmirror.errors import ConfigError
+from sparkmirror.kafka.access.sent_files import read_files
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.settings import ClientSettings
 
@@ -26,6 +27,21 @@ class Flow:
     settings: SourceSettings = field(repr=False)  # may hold secrets
     has_positions: bool = True
     """False: a connector's file alone, which does not tell where its worker keeps positions."""
+
+    @property
+    def clusters(self) -> tuple[ClientSettings, ...]:
+        """Those that it connects to."""
+        return self.settings.source, self.settings.target, self.settings.store_cluster
+
+    def with_files(self) -> Flow:
+        """The same with the contents of keystores and the like, which an executor need not have."""
+        source, target, store = (
+            replace(each, security=replace(each.security, files=read_files(each)))
+            for each in self.clusters
+        )
+        return replace(
+            self, settings=replace(self.settings, source=source, target=target, store_cluster=store)
+        )
 
     @contextmanager
     def source(self) -> Iterator[Cluster]:

@@ -94,15 +94,20 @@ class TableReader(DataSourceReader):
         from .flows import read_flows
 
         options = self._options
-        return [
-            FlowPartition(flow) for flow in read_flows(options.file, options.flow, options.worker)
-        ]
+        flows = read_flows(options.file, options.flow, options.worker)
+        return [FlowPartition(flow.with_files()) for flow in flows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from sparkmirror.spark.worker import veiled
+        from sparkmirror.veil import VEIL
+
         from .columns import batches
 
-        table = _table(self._options.table)
-        return batches(table.COLUMNS, table.rows(cast(FlowPartition, partition).flow))
+        table, flow = _table(self._options.table), cast(FlowPartition, partition).flow
+        for cluster in flow.clusters:
+            VEIL.learn(cluster.security.given())
+        with veiled():
+            yield from batches(table.COLUMNS, table.rows(flow))
 
 
 def _table(name: str) -> Any:
