@@ -145,7 +145,7 @@ class Fetcher:
         if answer.error:
             self.stale = True
         if self._limits is not None:
-            self._limits.took(answer.partitions, time.monotonic())
+            self._limits.took((*answer.partitions, *answer.outdated), time.monotonic())
         for fetched in answer.partitions:
             copy = self._copies.get((fetched.topic, fetched.partition))
             if copy is not None and self._home.get(copy.key) == node:

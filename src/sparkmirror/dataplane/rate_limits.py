@@ -20,11 +20,13 @@ from .plan import FLOW, RateLimit, TaskPlan
 
 log = logging.getLogger(__name__)
 _BURST_S = 0.5
-"""Unused tokens of this time are kept: enough for the way to a broker on another continent and back."""
+"""Unused tokens of this time are kept. A fetch brings no more, so the cap is not reached where an answer takes longer."""
 _LEAST_S = 0.1
 """A fetch waits for the tokens of this time, so that fetches do not become tiny."""
 _CHUNK_S = 0.25
 _LEAST_CHUNK, _USUAL_BATCH = 1 << 10, 32 << 10
+_NEARLY_ALL = 0.5
+"""A task that reads this part of its share may want more."""
 _PERIOD_S = 0.5
 _EXCHANGE_S = 0.5
 _SHOWN_S = 2.0
@@ -258,8 +260,11 @@ class TaskLimits:
         found: dict[str, tuple[float, bool]] = {}
         for share in self._shared:
             topic = share.limit.topic
-            if share.used or share.is_starved:
-                found[topic] = (share.used / max(seconds, 0.001), share.is_starved)
+            rate = share.used / max(seconds, 0.001)
+            # On a long way the share may be used up by what is on it, and no fetch be held back.
+            is_starved = share.is_starved or rate >= share.bucket.rate * _NEARLY_ALL
+            if share.used or is_starved:
+                found[topic] = (rate, is_starved)
             # What is held back for long is starved all the time.
             share.used, share.is_starved = 0, topic in self._held
         return found

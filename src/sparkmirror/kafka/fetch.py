@@ -7,7 +7,7 @@ election) where the broker has it (3.1 on), else version 11 (2.4 on). Both carry
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +72,8 @@ class FetchAnswer(NamedTuple):
     throttle_ms: int
     session_id: int
     partitions: list[Fetched]
+    outdated: Sequence[Fetched] = ()
+    """What came of partitions that were forgotten, or wanted from elsewhere, since the request."""
 
 
 def fetch_version(versions: dict[int, tuple[int, int]]) -> int:
@@ -114,15 +116,15 @@ class FetchSession:
 
     def want(self, key: TopicPartition, wanted: Wanted) -> None:
         known = self._wanted.get(key)
-        if known == wanted:
+        # Another `max_bytes` alone waits for the next offset: what is on the way is still wanted.
+        if known is not None and known[:-1] == wanted[:-1]:
             return
         if known is None:
             topic_id = self._gone.pop(key, None)
         else:
             topic_id = known.topic_id
-            del self._wanted[
-                key
-            ]  # goes to the end: without a session, brokers serve the first ones first
+            # Goes to the end: without a session, brokers serve the first ones first.
+            del self._wanted[key]
         self._wanted[key] = wanted
         self._topics[wanted.topic_id] = key[0]
         self._dirty.add(key)
@@ -227,10 +229,14 @@ class FetchSession:
             partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
             if flexible:
                 reader.tags()
-        partitions = [row for row in partitions if self._is_current((row.topic, row.partition))]
+        current: list[Fetched] = []
+        outdated: list[Fetched] = []
+        for row in partitions:
+            is_current = self._is_current((row.topic, row.partition))
+            (current if is_current else outdated).append(row)
         if not self._is_answer_void:
             self._advance(session_id)
-        return FetchAnswer(0, throttle, session_id, partitions)
+        return FetchAnswer(0, throttle, session_id, current, outdated)
 
     def _is_current(self, key: TopicPartition) -> bool:
         return key in self._wanted and key not in self._dirty

@@ -209,6 +209,20 @@ def test_what_a_cap_holds_back_is_told_once_and_shown_while_it_lasts(
     assert "mirror.rate.limit.topic.bytes holds back topic t" in said[0]
 
 
+@pytest.mark.parametrize(("count", "wants_more"), [(100_000, False), (300_000, True)])
+def test_a_share_that_is_used_up_by_what_is_on_a_long_way_is_asked_to_grow(
+    count: int, wants_more: bool
+) -> None:
+    """No fetch is held back there: each answer comes when there are tokens again."""
+    task = Limited.of(RateLimit(FLOW, RATE, 2))
+    task.limits.usage(1.0)
+    for moment in (0.5, 1.0):
+        task.now = moment
+        assert task.allowed()
+        task.took(count // 2)
+    assert task.limits.usage(1.0) == {FLOW: (float(count), wants_more)}
+
+
 class Link:
     def __init__(self) -> None:
         self.sent: list[Any] = []

@@ -234,12 +234,28 @@ def test_an_answer_to_an_offset_that_is_no_longer_wanted_is_not_given_out(versio
     rows = {("a", partition): {"records": b"x"} for partition in range(4)}
     answer = session.answer(answer_of(version, rows))
     assert [row.partition for row in answer.partitions] == [3]
+    assert [row.partition for row in answer.outdated] == [0, 1, 2], "it counts for rate limits"
     request = read_request(session.request(9, "me"), version)
     assert {key: row[0] for key, row in asked(request, version).items()} == {
         ("a", 0): 50,
         ("a", 1): 50,
     }
     assert forgotten(request, version) == {("a", 2)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_limit_of_bytes_alone_does_not_outdate_what_is_on_the_way(version: int) -> None:
+    session = FetchSession(LIMITS, version)
+    session.want(("a", 0), wanted("a", 100))
+    session.request(9, "me")
+    session.want(("a", 0), wanted("a", 100)._replace(max_bytes=7))
+    answer = session.answer(answer_of(version, {("a", 0): {"records": b"x"}}))
+    assert [row.partition for row in answer.partitions] == [0]
+    session.want(("a", 0), wanted("a", 101)._replace(max_bytes=7))
+    request = read_request(session.request(9, "me"), version)
+    assert {key: (row[0], row[3]) for key, row in asked(request, version).items()} == {
+        ("a", 0): (101, 7)
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)
