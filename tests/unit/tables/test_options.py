@@ -130,3 +130,30 @@ def test_a_connector_knows_its_positions_by_its_worker(tmp_path: Path) -> None:
     assert "var-lib-connect.offsets" in standalone.settings.store.topic
     with pytest.raises(ConfigError, match="Leave option worker out"):
         read_flows(file(tmp_path, TWO.format(login="x")), None, worker)
+
+
+# -- what travels ---------------------------------------------------------------------------------
+
+
+def test_a_keytab_travels_with_the_flow_and_is_not_shown(tmp_path: Path) -> None:
+    """An executor need not have the driver's files."""
+    keytab = tmp_path / "u.keytab"
+    keytab.write_bytes(b"planted-key")
+    jaas = f'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="true" keyTab="{keytab}" principal="u";'
+    text = TWO.replace("= PLAIN\n", "= GSSAPI\n").replace(
+        TWO[TWO.index("C.sasl.jaas.config") :],
+        f"C.sasl.jaas.config = {jaas}\nC.sasl.kerberos.service.name = kafka\n",
+    )
+    (partition,) = TableReader(TableOptions(file(tmp_path, text), "positions", "B->C")).partitions()
+    keytab.unlink()
+    there: FlowPartition = pickle.loads(pickle.dumps(partition))  # noqa: S301 - as Spark does
+    assert there.flow.settings.target.security.files.read(str(keytab)) == b"planted-key"
+    assert "planted-key" not in repr(there.flow)
+
+
+def test_a_keytab_that_is_missing_is_named(tmp_path: Path) -> None:
+    jaas = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="true" keyTab="/none/u.keytab";'
+    text = TWO[: TWO.index("C.sasl.mechanism")] + f"C.sasl.jaas.config = {jaas}\n"
+    reader = TableReader(TableOptions(file(tmp_path, text), "lag", "B->C"))
+    with pytest.raises(ConfigError, match=r"Cluster C: .*/none/u\.keytab cannot be read"):
+        reader.partitions()
