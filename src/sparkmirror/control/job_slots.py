@@ -130,6 +130,6 @@ class JobSlots:
         is_late = waiting and waiting < self._tasks and now - self._submitted_at >= _LATE_S
         if is_late and (count := self._without_slot(job)):
             self._is_packed = True
-            self._capped, self._most = there, max(1, self._tasks - count)
+            self._capped, self._most = there, max(1, self._tasks - min(count, waiting))
             return True
         return self._watch is not None and self._watch.is_due(there, now)

@@ -7,7 +7,8 @@ is planned again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from sparkmirror.dataplane.plan import TaskPlan
@@ -17,6 +18,8 @@ from sparkmirror.kafka.access.sent_files import named_files, read_files
 from sparkmirror.kafka.settings import ClientSettings
 
 log = logging.getLogger(__name__)
+_LEAST_S = 60.0
+"""Between two changes that are told, since each ends a job: some token files are written every few seconds."""
 
 
 class PlanFiles:
@@ -26,7 +29,9 @@ class PlanFiles:
     good content is sent again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_at = -_LEAST_S
         self._sent: dict[ClientSettings, ClientFiles] = {}
         self._followed: list[str] = []
         self._read_at: list[Hashable] = []
@@ -63,6 +68,8 @@ class PlanFiles:
         before, self._seen = self._seen, self._stamps()
         if self._seen != before or self._seen == self._read_at:
             return []
+        if self._clock() - self._told_at < _LEAST_S:
+            return []
         self._read_at = self._seen
         news = {
             location
@@ -70,7 +77,10 @@ class PlanFiles:
             for location, content in self._read(cluster).sent
             if (location, content) not in sent.sent
         }
-        return sorted(news.intersection(self._followed))
+        followed = sorted(news.intersection(self._followed))
+        if followed:
+            self._told_at = self._clock()
+        return followed
 
     def _stamps(self) -> list[Hashable]:
         return [stamp(location) for location in self._followed]

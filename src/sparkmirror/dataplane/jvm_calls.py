@@ -30,7 +30,10 @@ def is_gone(error: BaseException, context: SparkContext | None) -> bool:
 
 def said(error: BaseException) -> str:
     """The words of an error. Those that pyspark makes of Java's ask the JVM when they are printed, which may be gone by then."""
-    return error._desc if isinstance(error, CapturedException) else str(error)
+    if not isinstance(error, CapturedException):
+        return str(error)
+    # `desc` before PySpark 4.
+    return str(getattr(error, "_desc", None) or getattr(error, "desc", None) or "")
 
 
 @contextlib.contextmanager

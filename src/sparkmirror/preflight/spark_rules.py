@@ -128,9 +128,10 @@ def _factor(spark: Mapping[str, str], master: str) -> float | None:
     default = "0.4" if is_kubernetes and in_pod else "0.1"
     old = spark.get("spark.kubernetes.memoryOverheadFactor") if is_kubernetes else None
     try:
-        return float(spark.get("spark.executor.memoryOverheadFactor") or old or default)
+        factor = float(spark.get("spark.executor.memoryOverheadFactor") or old or default)
     except ValueError:
         return None
+    return factor if math.isfinite(factor) else None
 
 
 def _event_log(spark: Mapping[str, str], intervals_ms: Sequence[int]) -> Iterator[Finding]:

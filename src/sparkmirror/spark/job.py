@@ -19,7 +19,7 @@ from sparkmirror.dataplane.links.driver_link import DriverLinks
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.query.priority import GIVING_WAY
 from sparkmirror.dataplane.rate_shares import RateShares
-from sparkmirror.errors import SparkMirrorError
+from sparkmirror.errors import SparkError, SparkMirrorError
 
 from .failures import failure
 from .worker import plan_row, run_plans
@@ -61,6 +61,7 @@ class CopyJob:
 
     def _run(self) -> None:
         context = self._context
+        is_done = False
         try:
             label = JobLabel.of(self._plans)
             description = label.copying(len(self._plans))
@@ -74,10 +75,15 @@ class CopyJob:
             with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
                 context.setLocalProperty(CALL_SITE, f"copy {label.flow}")
                 self.ledger = list(context.union(rows).collect())
+            is_done = True
         except CALL_ERRORS as error:
             if not self.cancelled:
                 self.error = failure(f"The Spark job of flow {self._name} ended", error, context)
         finally:
+            if not (is_done or self.error or self.cancelled):  # a defect: its trace is in the log
+                self.error = SparkError(
+                    f"The thread of the Spark job of flow {self._name} crashed."
+                )
             self._links.cut(self._id)
             self.finished.set()
 

@@ -69,7 +69,7 @@ class LaunchedJvm:
 
     def open(self, config: Mapping[str, str]) -> SparkContext:
         _require_no_other_context()
-        require_hadoop(config["spark.master"], os.environ)
+        require_hadoop(config["spark.master"], os.environ, spark_home())
         self._is_ours = True
         is_local = LocalMaster.parse(config["spark.master"]) is not None
         if is_local:

@@ -69,7 +69,7 @@ class SparkSession:
         self._jvm = jvm or (SubmittedJvm() if SubmittedJvm.is_there() else LaunchedJvm())
         self._user = {**self._jvm.given(), **settings}
         if not self._jvm.is_shared:
-            require_classic(self._user, os.environ)
+            require_classic(self._user)
         for note in overruled(self._user):
             log.warning("%s", note)
         self._config = session_config(self._user)

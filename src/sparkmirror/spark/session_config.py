@@ -96,10 +96,14 @@ class LocalMaster:
 
 def spark_defaults(home: Path) -> dict[str, str]:
     """What `spark-defaults.conf` says: in SPARK_CONF_DIR, or in the `conf` folder of Spark."""
-    folder = os.environ.get("SPARK_CONF_DIR")
-    file = (Path(folder) if folder else home / "conf") / "spark-defaults.conf"
+    file = _conf_folder(home, os.environ) / "spark-defaults.conf"
     found = read_properties(file) if file.is_file() else {}
     return {key: value for key, value in found.items() if key.startswith("spark.")}
+
+
+def _conf_folder(home: Path, environment: Mapping[str, str]) -> Path:
+    folder = environment.get("SPARK_CONF_DIR")
+    return Path(folder) if folder else home / "conf"
 
 
 def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
@@ -138,14 +142,16 @@ def is_encrypted(settings: Mapping[str, str]) -> bool:
     return is_on("spark.ssl.rpc.enabled") or (is_on("spark.authenticate") and over_sasl_or_aes)
 
 
-def require_classic(user: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """ConfigError if the settings ask for Spark Connect, which has no Spark context."""
+def require_classic(user: Mapping[str, str]) -> None:
+    """ConfigError if the settings ask for Spark Connect, which has no Spark context. What other programs on this machine may be
+    set up for does not count on a local master."""
     master = user.get("spark.master", "")
+    is_local = LocalMaster.parse(master or "local[*]") is not None
     asked = {
         "spark.remote": bool(user.get("spark.remote")),
-        "spark.api.mode=connect": user.get("spark.api.mode", "").strip().lower() == "connect",
+        "spark.api.mode=connect": not is_local
+        and user.get("spark.api.mode", "").strip().lower() == "connect",
         f"spark.master={_CONNECT_URL}…": master.startswith(_CONNECT_URL),
-        "SPARK_REMOTE": bool(environment.get("SPARK_REMOTE")) and not master,
     }
     for setting, is_set in asked.items():
         if is_set:
@@ -156,10 +162,13 @@ def require_classic(user: Mapping[str, str], environment: Mapping[str, str]) -> 
             )
 
 
-def require_hadoop(master: str, environment: Mapping[str, str]) -> None:
-    """ConfigError if the master is YARN and nothing tells where that is."""
-    if master == "yarn" and not (
-        environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
+def require_hadoop(master: str, environment: Mapping[str, str], home: Path) -> None:
+    """ConfigError if the master is YARN and nothing tells where that is: `spark-env.sh` may, which spark-submit runs."""
+    script = _conf_folder(home, environment) / "spark-env.sh"
+    if (
+        master == "yarn"
+        and not (environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR"))
+        and not script.is_file()
     ):
         raise ConfigError(
             "spark.master is yarn, but neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set.",

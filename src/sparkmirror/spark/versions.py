@@ -15,7 +15,7 @@ _COPYING = (3, 5)
 _QUERIES = (4, 0)
 _LAST = (4, 3)
 _UNKNOWN = "unknown"
-_PLANS = "1"
+_PLANS = "2"
 """The format of plans, and of what driver and tasks send each other: another number when one of them changes."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,41 @@ def test_a_change_is_told_when_the_file_is_written_to_its_end(
     assert files.changed() == []  # told once
     assert files.put_into(given)[0].source.security.files.read(str(path)) == other.encode()
     assert files.changed() == files.changed() == []
+
+
+def test_a_file_that_is_written_all_the_time_ends_a_job_once_a_minute(tmp_path: Path) -> None:
+    now, token = 0.0, tmp_path / "token"
+    given = {"bootstrap.servers": "a:9092", "security.protocol": "SASL_PLAINTEXT"}
+    given |= {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": token.as_uri(),
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    source = client_settings("A", given)
+    files = PlanFiles(lambda: now)
+    told = []
+    for second in range(180):
+        now = float(second)
+        if second % 4 == 0:
+            write(token, f"token {second}")
+        if second == 0 or files.changed():
+            told.append(second)
+            files.put_into(plans(source, cluster("B")))
+    assert len(told) in (3, 4)
+    assert all(later - before >= 60 for before, later in pairwise(told[1:]))
+
+
+def test_a_damaged_file_does_not_take_the_place_of_a_good_one(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = tmp_path / "trust.pem"
+    authority.write_trust(trust, "PEM")
+    files = PlanFiles()
+    files.put_into(plans(cluster("A", trust), cluster("B")))
+    good = trust.read_text()
+    write(trust, good[:60] + "\u00a0\u00e9" + good[62:])
+    assert files.changed() == files.changed() == []
+    assert "Copy tasks use what was read before" in caplog.text
 
 
 def test_a_file_that_is_gone_or_touched_is_no_change(authority: Authority, tmp_path: Path) -> None:

@@ -124,37 +124,38 @@ def test_when_the_network_cannot_read_what_executors_get(on: list[str], encrypte
 
 
 @pytest.mark.parametrize(
-    ("user", "environment", "named"),
+    ("user", "named"),
     [
-        ({"spark.remote": "sc://host:15002"}, {}, "spark.remote asks"),
-        ({"spark.remote": "local[2]", "spark.master": "yarn"}, {}, "Remove spark.remote,"),
-        ({"spark.api.mode": "Connect"}, {}, "spark.api.mode=connect asks"),
-        ({"spark.master": "sc://host"}, {}, "spark.master=sc://… asks"),
-        ({}, {"SPARK_REMOTE": "sc://host"}, "SPARK_REMOTE asks"),
+        ({"spark.remote": "sc://host:15002"}, "spark.remote asks"),
+        ({"spark.remote": "local[2]", "spark.master": "yarn"}, "Remove spark.remote,"),
+        ({"spark.master": "yarn", "spark.api.mode": "Connect"}, "spark.api.mode=connect asks"),
+        ({"spark.master": "sc://host"}, "spark.master=sc://… asks"),
     ],
 )
 def test_spark_connect_is_refused_by_the_name_of_its_setting(
-    user: dict[str, str], environment: dict[str, str], named: str
+    user: dict[str, str], named: str
 ) -> None:
     with pytest.raises(ConfigError, match="asks for Spark Connect") as refused:
-        require_classic(user, environment)
+        require_classic(user)
     assert named in str(refused.value)
     assert "docs/decisions/spark-connect.md" in str(refused.value)
 
 
-def test_a_master_counts_more_than_a_variable_for_spark_connect() -> None:
-    require_classic(
-        {"spark.master": "yarn", "spark.api.mode": "classic"}, {"SPARK_REMOTE": "sc://"}
-    )
-    require_classic({}, {})
+@pytest.mark.parametrize("master", [{}, {"spark.master": "local[2]"}])
+def test_a_local_master_runs_where_other_programs_use_spark_connect(
+    master: dict[str, str],
+) -> None:
+    require_classic(master | {"spark.api.mode": "connect"})
 
 
-def test_yarn_needs_to_be_found() -> None:
+def test_yarn_needs_to_be_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"):
-        require_hadoop("yarn", {"HADOOP_CONF_DIR": ""})
-    require_hadoop("yarn", {"HADOOP_CONF_DIR": "/etc/hadoop"})
-    require_hadoop("yarn", {"YARN_CONF_DIR": "/etc/hadoop"})
-    require_hadoop("spark://host:7077", {})
+        require_hadoop("yarn", {"HADOOP_CONF_DIR": ""}, tmp_path)
+    require_hadoop("yarn", {"HADOOP_CONF_DIR": "/etc/hadoop"}, tmp_path)
+    require_hadoop("yarn", {"YARN_CONF_DIR": "/etc/hadoop"}, tmp_path)
+    require_hadoop("spark://host:7077", {}, tmp_path)
+    (tmp_path / "spark-env.sh").touch()  # it may set the variable for spark-submit alone
+    require_hadoop("yarn", {"SPARK_CONF_DIR": str(tmp_path)}, tmp_path)
 
 
 def test_failures_of_a_cluster_are_not_counted_for_ever() -> None:

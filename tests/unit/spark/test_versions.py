@@ -42,5 +42,5 @@ def test_an_executor_with_other_versions_is_named_with_both() -> None:
 
 
 def test_a_task_looks_at_the_versions_before_it_reads_the_plan() -> None:
-    with pytest.raises(SparkError, match=r"plan format 1 instead of 2"):
-        read_plan((versions() | {"plan format": "2"}, b"not a pickle"))
+    with pytest.raises(SparkError, match=r"plan format 2 instead of 1"):
+        read_plan((versions() | {"plan format": "1"}, b"not a pickle"))

@@ -56,13 +56,13 @@ class ClientFiles:
 HERE = ClientFiles()
 
 
-def stamp(location: str) -> tuple[int, int, int] | None:
-    """Another value when a file on this machine was written or replaced; None if it is not there."""
+def stamp(location: str) -> tuple[int, ...] | None:
+    """Another value when a file on this machine was written, replaced or given other rights; None if it is not there."""
     try:
         found = Path(location).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
 
 
 @contextmanager

@@ -7,7 +7,6 @@ is an error, so that one that is just being written is not taken for whole.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from dataclasses import dataclass
 
@@ -63,7 +62,7 @@ def certificates(text: str, where: str) -> tuple[bytes, ...]:
             continue
         try:
             found.append(base64.b64decode(block.body, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:  # also of text that is not ASCII
             raise ConfigError(
                 f"A certificate in {where} is not base64: {error}.", "Write it anew as PEM."
             ) from error

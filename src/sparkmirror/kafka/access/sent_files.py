@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
+
 from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.access.files import ClientFiles, NamedFile
 from sparkmirror.kafka.access.kerberos import kerberos_files
@@ -49,6 +51,11 @@ def read_files(settings: ClientSettings) -> ClientFiles:
             key_store(given, files)
         except ConfigError as error:
             raise ConfigError(f"Cluster {settings.alias}: {error.message}", error.remedy) from error
+        except UnsupportedAlgorithm as error:
+            raise ConfigError(
+                f"Cluster {settings.alias}: a store named by ssl.* cannot be used: {error}.",
+                "Make it with an algorithm that OpenSSL knows.",
+            ) from error
     return files
 
 
