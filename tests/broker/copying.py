@@ -147,7 +147,8 @@ class Copying:
     def stop(self) -> None:
         self._stop.set()
         self.release()
-        self._thread.join(30)
+        # Who resumes a topic that was deleted just then looks for it for up to 30 s.
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the copy task does not end"
 
     def __exit__(

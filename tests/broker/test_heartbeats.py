@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation
 from guarded import forbid, guarded_cluster
-from kafka_tools import QUICK_JVM, Record, consume, topic_configs, topics, wait_for
+from kafka_tools import QUICK_JVM, Record, consume, delete_topic, topic_configs, topics, wait_for
 from thread_tasks import ConnectorWatch, Running, TaskWatch
 
 from sparkmirror.connectors.heartbeat import HeartbeatConnector, HeartbeatTask
@@ -50,6 +50,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 def test_heartbeats_are_written(target_cluster: KafkaCluster, unique: Unique) -> None:
     alias, bootstrap = unique("A"), target_cluster.bootstrap
+    if "heartbeats" in topics(bootstrap):  # of another test, which may have had brokers create it
+        delete_topic(bootstrap, "heartbeats")
     props = config(bootstrap, alias)
     connector = HeartbeatConnector(props, ConnectorWatch())
     connector.start()
