@@ -178,7 +178,7 @@ class MirrorMakerConfig:
 
     @property
     def mirror(self) -> dict[str, str]:
-        """The `mirror.*` keys of the process: settings of ours that MirrorMaker 2 does not have. Others are of connectors."""
+        """The `mirror.*` keys of the process, which MirrorMaker 2 does not have; others belong to connectors."""
         found = _starting(self._raw, ("mirror.",))
         return self._resolve({k: v for k, v in found.items() if k not in _CONNECTOR_NAMES})
 

@@ -25,7 +25,7 @@ _NOTHING = Copied(0, 0)
 
 
 class CopyCounts:
-    """Counts each record once, whoever tells of it and how often.
+    """Counts each record once, whichever task reports it and how often.
 
     Invariants: `_runs` holds the last reading of each of the last runs of a partition, by when they began; `_lags` has all
     partitions that are copied here.

@@ -19,7 +19,7 @@ from sparkmirror.kafka.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 _LEAST_S = 60.0
-"""Between two changes that are told, since each ends a job: some token files are written every few seconds."""
+"""The least time between two jobs that end for a changed file: some token files are written every few seconds."""
 
 
 class PlanFiles:

@@ -115,7 +115,7 @@ class RateShares:
             return {topic: limit.of(task) for topic, limit in self._of_task.get(task, {}).items()}
 
     def answer(self, task: int, usage: Mapping[str, tuple[float, bool]]) -> dict[str, float]:
-        """New shares of a task, of those limits of which somebody wants more."""
+        """New shares of a task, for the limits of which some task wants more."""
         now = time.monotonic()
         with self._lock:
             own = self._of_task.get(task, {})

@@ -117,7 +117,7 @@ def _store(login: Login) -> Iterator[dict[str, str]]:
         return
     with login.files.path(files[0].location) as path:
         if keytab:
-            # Tickets of a keytab stay in this process, and do not replace somebody's in a shared cache.
+            # Tickets of a keytab stay in this process, and do not replace those in a shared cache.
             whose = hash((login.options.get("principal", ""), keytab))
             yield {"client_keytab": path, "ccache": f"MEMORY:sparkmirror-{whose:x}"}
         else:
