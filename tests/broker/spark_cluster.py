@@ -24,15 +24,15 @@ class SparkNode:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self._node = psutil.Process(process.pid)
 
     def drain(self) -> None:
         """Have it decommissioned: Spark moves what it can before the node goes."""
         self._process.send_signal(signal.SIGPWR)
 
     def executors(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return psutil.Process(self._process.pid).children()
-        return []
+        """Their JVMs. A node has other children for moments: those that it is about to start, and its shell commands."""
+        return [child for child in _children([self._node]) if _is_executor(child)]
 
     def python_processes(self, *, is_daemon: bool) -> list[psutil.Process]:
         """Those of its executors: the daemons that fork Python workers, or the workers."""
@@ -41,8 +41,7 @@ class SparkNode:
 
     def kill(self) -> None:
         """As if its machine had lost power: the node, its executors and their Python workers."""
-        family = [psutil.Process(self._process.pid)]
-        family += family[0].children(recursive=True)
+        family = [self._node, *self._node.children(recursive=True)]
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -52,6 +51,12 @@ class SparkNode:
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any("ExecutorBackend" in word for word in process.cmdline())
+    return False
 
 
 def _children(parents: list[psutil.Process]) -> list[psutil.Process]:

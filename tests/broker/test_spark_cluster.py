@@ -19,6 +19,13 @@ from sparkmirror.tools.clusters import KafkaCluster, free_port
 pytestmark = pytest.mark.slow
 Unique = Callable[[str], str]
 FLOWS_ON_S = 15.0
+IDLE_S = 5
+DYNAMIC = {
+    "spark_dynamicAllocation_enabled": "true",
+    "spark_dynamicAllocation_shuffleTracking_enabled": "true",
+    "spark_dynamicAllocation_executorIdleTimeout": f"{IDLE_S}s",
+    "spark_executor_cores": "1",
+}
 
 
 @pytest.fixture
@@ -26,6 +33,10 @@ def topic(
     source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique: Unique
 ) -> Iterator[SpreadTopic]:
     yield SpreadTopic(source_cluster, target_cluster, unique("spread"), 6)
+
+
+def executors_of(spark: SparkCluster) -> list[int]:
+    return [len(node.executors()) for node in spark.nodes]
 
 
 def test_the_slots_of_all_nodes_are_used(topic: SpreadTopic, tmp_path: Path) -> None:
@@ -74,6 +85,47 @@ def test_nodes_that_come_late_are_used(topic: SpreadTopic, tmp_path: Path) -> No
         wait_for("four Spark tasks", lambda: submitted(mirror)[-1:] == [4], 30)
         topic.add()
         topic.arrives()
+        topic.assert_same()
+
+
+def test_dynamic_allocation_grows_to_the_tasks_and_keeps_what_it_got(
+    topic: SpreadTopic, tmp_path: Path
+) -> None:
+    """Two nodes have room for four executors of one core. None of them is idle while its task copies."""
+    with (
+        SparkCluster(tmp_path, 2, 2) as spark,
+        Mirror(tmp_path, keys(topic, spark.url, 4, **DYNAMIC)) as mirror,
+    ):
+        topic.add()
+        topic.arrives()
+        assert submitted(mirror)[-1] == 4
+        wait_for("two executors on each node", lambda: executors_of(spark) == [2, 2], 30)
+        deadline = time.monotonic() + 3 * IDLE_S  # no executor counts as idle
+        while time.monotonic() < deadline:
+            topic.add()
+            topic.arrives(FLOWS_ON_S)
+        assert executors_of(spark) == [2, 2]
+        topic.assert_same()
+
+
+def test_dynamic_allocation_packs_until_the_cluster_has_room(
+    topic: SpreadTopic, tmp_path: Path
+) -> None:
+    """Where executors do not come, all partitions share those that are there; Spark is still asked for more."""
+    with (
+        SparkCluster(tmp_path, 2) as spark,
+        Mirror(tmp_path, keys(topic, spark.url, 4, **DYNAMIC)) as mirror,
+    ):
+        topic.add()
+        topic.arrives()
+        wait_for("two Spark tasks", lambda: submitted(mirror)[-1:] == [2], 60)
+        topic.add()
+        topic.arrives(FLOWS_ON_S)
+        spark.add_node(2)
+        wait_for("four Spark tasks", lambda: submitted(mirror)[-1:] == [4], 60)
+        topic.add()
+        topic.arrives(FLOWS_ON_S)
+        assert executors_of(spark) == [2, 2]
         topic.assert_same()
 
 

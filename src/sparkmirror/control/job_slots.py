@@ -123,6 +123,8 @@ class JobSlots:
         there = self._spark.executors()
         if there is None:
             return False
+        if self._demand is not None:
+            self._demand.renew()
         waiting, now = len(job.waiting), time.monotonic()
         if self._watch is None and not waiting:
             self._planned = there

@@ -49,6 +49,10 @@ class Demand:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.is_closed = False
+        self.renewed = 0
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def close(self) -> None:
         self.is_closed = True
@@ -170,6 +174,8 @@ def test_with_dynamic_allocation_as_many_tasks_are_submitted_as_are_wanted(clock
     slots.submitted(1, 6)
     (demand,) = spark.demands
     assert (demand.slots, demand.is_closed) == (5, False), "but still asked for"
+    assert not slots.is_plan_due(Job(of=1))
+    assert demand.renewed == 1, "also if slots were free for a moment"
     slots.ended()
     assert demand.is_closed
 
