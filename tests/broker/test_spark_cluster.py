@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from kafka_tools import wait_for
 from running import Mirror
@@ -129,6 +130,7 @@ def test_dynamic_allocation_packs_until_the_cluster_has_room(
         topic.assert_same()
 
 
+@pytest.mark.skipif(pyspark.__version__ < "4", reason="queries need PySpark 4")
 def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
     topic: SpreadTopic, tmp_path: Path
 ) -> None:

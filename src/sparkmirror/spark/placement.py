@@ -90,10 +90,44 @@ def place(
     kept = _kept(keys, weight, tasks, before)
     for _ in range(_ROUNDS):  # what was moved to a task may be too much together with what it had
         if _most(kept, weight) <= limit:
-            return kept
+            return _spread(kept, weight)
         kept = _kept(keys, weight, tasks, _numbers(kept))
     fresh = _filled([[] for _ in range(tasks)], sorted(keys, key=weight.__getitem__)[::-1], weight)
-    return fresh if _most(fresh, weight) < _most(kept, weight) * _WORTH_MOVING else kept
+    is_better = _most(fresh, weight) < _most(kept, weight) * _WORTH_MOVING
+    return _spread(fresh if is_better else kept, weight)
+
+
+def _spread(placed: list[list[Key]], weight: Mapping[Key, float]) -> list[list[Key]]:
+    """A task without partitions gets about half of the heaviest one that has several: no slot is idle beside a shared one."""
+    shared: list[tuple[float, int]] = []
+
+    def offer(number: int) -> None:
+        if len(placed[number]) > 1:
+            heapq.heappush(shared, (-sum(weight[key] for key in placed[number]), number))
+
+    for number in range(len(placed)):
+        offer(number)
+    for number, task in enumerate(placed):
+        if task or not shared:
+            continue
+        total, donor = heapq.heappop(shared)
+        placed[donor], placed[number] = _halves(placed[donor], weight, -total)
+        offer(donor)
+        offer(number)
+    return placed
+
+
+def _halves(
+    keys: Sequence[Key], weight: Mapping[Key, float], total: float
+) -> tuple[list[Key], list[Key]]:
+    """Two parts of several partitions: the first has at least half of the load, the second at least one partition."""
+    ordered = sorted(keys, key=weight.__getitem__)
+    given, left = {ordered[0]}, total / 2 - weight[ordered[0]]
+    for key in ordered[1:-1]:
+        if weight[key] <= left:
+            given.add(key)
+            left -= weight[key]
+    return [key for key in keys if key not in given], [key for key in keys if key in given]
 
 
 def _numbers(placed: Sequence[Sequence[Key]]) -> dict[Key, int]:

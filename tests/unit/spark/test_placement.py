@@ -53,6 +53,18 @@ def test_what_is_well_placed_stays(loads: list[float], tasks: int) -> None:
         assert [set(task) for task in again] == [set(task) for task in first]
 
 
+@given(LOADS, st.integers(1, 12), st.integers(1, 12))
+def test_no_task_is_without_partitions_while_another_has_two(
+    loads: list[float], earlier: int, tasks: int
+) -> None:
+    keys = list(range(len(loads)))
+    known = dict(enumerate(loads))
+    first = place(keys, known, earlier, {})
+    before = {key: number for number, task in enumerate(first) for key in task}
+    placed = place(keys, known, tasks, before)
+    assert sum(map(bool, placed)) == min(tasks, len(keys))
+
+
 def test_without_loads_partitions_stay_with_their_connector_task() -> None:
     before = {key: key % 3 for key in range(9)}
     placed = place(range(9), {}, 3, before)
