@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sparkmirror.connectors.source_settings import SourceSettings
 from sparkmirror.dataplane.plan import TaskPlan
@@ -18,10 +18,12 @@ from sparkmirror.formats.progress import PartitionProgress, Progress
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka import records
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.row_batches import Row, append_in_batches
+from sparkmirror.kafka.row_batches import append_items
 
 log = logging.getLogger(__name__)
 _LOOK_BACK = 50
+_Row = tuple[int, bytes]
+"""A task, and an encoded partition of it."""
 
 
 class TaskReports:
@@ -31,9 +33,9 @@ class TaskReports:
         self._reader = ProgressReader(target, settings.copy.progress_topic, _LOOK_BACK)
         self._connector = settings.store.connector
         self._began = int(time.time() * 1000)
-        self._is_told = False
         self._target = target
         self._topic = settings.copy.progress_topic
+        self._is_told = False
         self.refused: AccessFailed | None = None
         """Why the target did not let us in, if it did not when it was asked last."""
 
@@ -56,36 +58,36 @@ class TaskReports:
 
     def tell_waiting(self, plans: Sequence[TaskPlan], reason: str) -> None:
         """Report for tasks that have not begun, and cannot do it themselves."""
-        rows: dict[int, list[PartitionProgress]] = {}
-        for plan in plans:
-            positions = dict(plan.positions)
-            for part in plan.partitions:
-                position = positions.get(part.key)
-                offset = 0 if position is None else position.next_offset
-                row = PartitionProgress(
-                    part.topic,
-                    part.partition,
-                    part.remote,
-                    offset,
-                    -1,
-                    0,
-                    0,
-                    -1,
-                    -1,
-                    "WAITING",
-                    reason,
-                )
-                rows.setdefault(part.task, []).append(row)
+        rows = [row for plan in plans for row in _waiting(plan, reason)]
         now = int(time.time() * 1000)
-        reports = [
-            progress.encode(Progress(self._connector, task, now, now, tuple(found)))
-            for task, found in rows.items()
-        ]
 
-        def append(batch: Sequence[Row]) -> None:
-            kafka_log.append(self._target, self._topic, 0, records.control_batch(batch, now))
+        def append(some: Sequence[_Row]) -> None:
+            reports = progress.encode_tasks(self._connector, now, now, some)
+            kafka_log.append(self._target, self._topic, 0, records.control_batch(reports, now))
 
         try:
-            append_in_batches(self._topic, reports, append)
+            append_items(self._topic, rows, _size, append)
         except KafkaError as error:
-            log.debug("Connector %s: progress could not be written: %s", self._connector, error)
+            log.warning(
+                "Connector %s: the report that %d partitions wait for a Spark slot could not be written to topic %s: %s "
+                "The status of their tasks says that they wait; the topic shows these partitions again once their tasks run.",
+                self._connector,
+                len(rows),
+                self._topic,
+                error,
+            )
+
+
+def _waiting(plan: TaskPlan, reason: str) -> Iterator[_Row]:
+    positions = dict(plan.positions)
+    for part in plan.partitions:
+        position = positions.get(part.key)
+        offset = 0 if position is None else position.next_offset
+        row = PartitionProgress(
+            part.topic, part.partition, part.remote, offset, -1, 0, 0, -1, -1, "WAITING", reason
+        )
+        yield part.task, progress.encode_partition(row)
+
+
+def _size(row: _Row) -> int:
+    return len(row[1]) + 1

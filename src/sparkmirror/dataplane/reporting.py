@@ -295,16 +295,11 @@ class Reporter:
         if rows:
             self._progress_side.write(0, rows, self._progress_heard)
 
-    def _progress_rows(self, rows: Sequence[_ProgressRow]) -> list[Row]:
+    def _progress_rows(self, rows: Sequence[_ProgressRow]) -> Sequence[Row]:
         """One record for each task."""
-        tasks: dict[int, list[bytes]] = {}
-        for copy, row in rows:
-            tasks.setdefault(copy.plan.task, []).append(row)
+        partitions = ((copy.plan.task, row) for copy, row in rows)
         now, connector = int(time.time() * 1000), self._plan.store.connector
-        return [
-            progress.encode_rows(connector, task, self.since, now, found, self._runs_on)
-            for task, found in tasks.items()
-        ]
+        return progress.encode_tasks(connector, self.since, now, partitions, self._runs_on)
 
     def _progress_heard(self, rows: Sequence[_ProgressRow], outcome: Outcome) -> None:
         """What was not written is in the next report."""

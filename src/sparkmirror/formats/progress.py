@@ -8,7 +8,7 @@ the start of the task (`since`), so rates come from two reports.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -105,6 +105,22 @@ def encode_rows(
     fields = {"connector": connector, "task": task, "since": since, "time": time}
     head = _json(fields | asdict(runs_on))
     return key, head[:-1] + b',"partitions":[' + b",".join(rows) + b"]}"
+
+
+def encode_tasks(
+    connector: str,
+    since: int,
+    time: int,
+    partitions: Iterable[tuple[int, bytes]],
+    runs_on: RunsOn = RunsOn(),  # noqa: B008 - it cannot be changed
+) -> list[tuple[bytes, bytes]]:
+    """One record for each task, of partitions that are encoded already, each with its task."""
+    tasks: dict[int, list[bytes]] = {}
+    for task, row in partitions:
+        tasks.setdefault(task, []).append(row)
+    return [
+        encode_rows(connector, task, since, time, rows, runs_on) for task, rows in tasks.items()
+    ]
 
 
 def encode_partition(row: PartitionProgress) -> bytes:

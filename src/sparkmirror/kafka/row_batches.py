@@ -52,9 +52,19 @@ def append_in_batches(
 
     BrokerError: `topic` refused a batch for another reason, or a single row as too large.
     """
+    append_items(topic, rows, row_size, append)
+
+
+def append_items(
+    topic: str,
+    items: Sequence[T],
+    size: Callable[[T], int],
+    append: Callable[[Sequence[T]], object],
+) -> None:
+    """The same for items that `append` makes rows of, several items to a row perhaps. `size`: the bytes of an item, about."""
     done, most = 0, BATCH_BYTES
-    while done < len(rows):
-        part = next(cut(rows[done:], row_size, most))
+    while done < len(items):
+        part = next(cut(items[done:], size, most))
         try:
             append(part)
         except BrokerError as error:
@@ -63,6 +73,6 @@ def append_in_batches(
             if len(part) == 1:
                 error.remedy = error.remedy or too_large_remedy(topic)
                 raise
-            most = sum(map(row_size, part)) // 2
+            most = sum(map(size, part)) // 2
         else:
             done += len(part)
