@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from sparkmirror.connectors.source_settings import SourceSettings
 from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.dataplane.progress import ProgressReader
-from sparkmirror.errors import AccessFailed, KafkaError
+from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
 from sparkmirror.formats import progress
 from sparkmirror.formats.progress import PartitionProgress, Progress
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka import records
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import QUIET_TRIES, Cluster
 from sparkmirror.kafka.row_batches import append_items
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,10 @@ class TaskReports:
         self._began = int(time.time() * 1000)
         self._target = target
         self._topic = settings.copy.progress_topic
-        self._is_told = False
+        self._tries = 0
+        """How many reads failed since the last that did not."""
+        self._told = ""
+        """The error of them that was logged last."""
         self.refused: AccessFailed | None = None
         """Why the target did not let us in, if it did not when it was asked last."""
 
@@ -43,18 +46,47 @@ class TaskReports:
         """Since the last call; nothing while the target cannot be asked."""
         try:
             reports = self._reader.poll()
+            self._target.topic(self._topic)  # without the topic the reader gives no reports
         except KafkaError as error:
-            level = logging.DEBUG if error.retriable or self._is_told else logging.WARNING
-            log.log(level, "Connector %s: progress could not be read: %s", self._connector, error)
-            self._is_told |= level == logging.WARNING
+            self._note_failure(error)
             self.refused = error if isinstance(error, AccessFailed) else None
             return []
+        self._note_success()
         self.refused = None
         return [
             report
             for report in reports
             if report.connector == self._connector and report.time >= self._began
         ]
+
+    def _note_failure(self, error: KafkaError) -> None:
+        """Errors that pass within three tries, and the same error again, are not worth a line."""
+        self._tries += 1
+        name = error.name if isinstance(error, BrokerError) else type(error).__name__
+        if name == self._told or (error.retriable and self._tries <= QUIET_TRIES):
+            log.debug("Connector %s: progress could not be read: %s", self._connector, error)
+            return
+        self._told = name
+        log.warning(
+            "Connector %s: reading progress topic %s failed on %s: %s %d tries so far, next try in a second. Until then the "
+            "status of the tasks does not show which partitions fail or recover; copying continues.",
+            self._connector,
+            self._topic,
+            self._target.settings,
+            error,
+            self._tries,
+        )
+
+    def _note_success(self) -> None:
+        if self._told:
+            log.info(
+                "Connector %s: progress topic %s on %s can be read again after %d tries.",
+                self._connector,
+                self._topic,
+                self._target.settings,
+                self._tries,
+            )
+        self._tries, self._told = 0, ""
 
     def tell_waiting(self, plans: Sequence[TaskPlan], reason: str) -> None:
         """Report for tasks that have not begun, and cannot do it themselves."""

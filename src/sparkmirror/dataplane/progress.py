@@ -41,7 +41,7 @@ class ProgressReader:
         if self._topic not in self._cluster.topics:
             return
         end = admin.list_offsets(self._cluster, [key], admin.LATEST)[key]
-        if self._next < 0:
+        if self._next < 0 or self._next > end:  # beyond the end: the topic was created again
             self._next = self._first(key, end)
         for fetched in log.read(self._cluster, self._topic, 0, self._next, end, _LIMITS):
             for view in whole_batches(fetched.records):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import source_settings
 from sparkmirror.control.task_reports import TaskReports
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
 from sparkmirror.dataplane.positions import StoreAddress
-from sparkmirror.errors import KafkaError
+from sparkmirror.errors import AccessFailed, KafkaError
 from sparkmirror.formats import progress
 from sparkmirror.formats.progress import PartitionProgress
 from sparkmirror.kafka import log as kafka_log
@@ -35,7 +34,7 @@ class Target:
     tasks: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        settings = source_settings(TASK, cast(WorkerConfig, WORKER))
+        settings = source_settings(TASK, WORKER)
         self.cluster = Cluster(settings.target)
         self.reports = TaskReports(self.cluster, settings)
         self.monkeypatch.setattr(kafka_log, "append", self.append)
@@ -78,7 +77,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def plans(count: int) -> list[TaskPlan]:
     """Two connector tasks in one Spark task."""
-    reports = source_settings(TASK, cast(WorkerConfig, WORKER))
+    reports = source_settings(TASK, WORKER)
     parts = [
         PartitionPlan(f"orders-{n // 10:04}", n % 10, f"a.orders-{n // 10:04}", task=n % 2)
         for n in range(count)
@@ -115,3 +114,63 @@ def test_a_refused_report_is_said_with_its_topic_and_remedy(
     assert line.startswith("WARNING Connector msc: the report that 20 partitions wait")
     assert f"Writing to {TOPIC}-0 on B: " in line
     assert f"Raise max.message.bytes of topic {TOPIC}." in line
+
+
+def test_a_read_that_fails_for_long_is_said_once_and_its_end_too(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    target.reads(messages.broker_error(NOT_LEADER, f"ListOffsets of {TOPIC}"))
+    for _ in range(3):
+        assert target.reports.new() == []
+    assert said(caplog) == []
+    for _ in range(20):
+        target.reports.new()
+    (line,) = said(caplog)
+    assert line.startswith(
+        f"WARNING Connector msc: reading progress topic {TOPIC} failed on cluster b"
+    )
+    assert "NOT_LEADER_OR_FOLLOWER" in line or "NOT_LEADER_FOR_PARTITION" in line
+    assert "4 tries so far, next try in a second" in line
+    caplog.clear()
+    target.reads(None)
+    target.reports.new()
+    target.reports.new()
+    (line,) = said(caplog)
+    assert line.startswith(f"INFO Connector msc: progress topic {TOPIC} on cluster b")
+    assert line.endswith("can be read again after 23 tries.")
+
+
+def test_a_read_that_recovers_soon_is_not_said(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        target.reads(messages.broker_error(NOT_LEADER, f"ListOffsets of {TOPIC}"))
+        for _ in range(3):
+            target.reports.new()
+        target.reads(None)
+        target.reports.new()
+    assert said(caplog) == []
+
+
+def test_a_topic_that_is_gone_is_said(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(10):
+        assert target.reports.new() == []
+    (line,) = said(caplog)
+    assert f"Topic {TOPIC} is not on cluster b" in line
+
+
+def test_a_login_that_is_refused_is_said_at_once_and_again_after_it_was_mended(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = AccessFailed("The password is wrong.")
+    for _ in range(2):
+        seen: list[AccessFailed | None] = []
+        for error in (refused, refused, None):
+            target.reads(error)
+            target.reports.new()
+            seen.append(target.reports.refused)
+        assert seen == [refused, refused, None]
+        line, recovered = said(caplog)
+        assert "The password is wrong." in line
+        assert "can be read again" in recovered
+        caplog.clear()
