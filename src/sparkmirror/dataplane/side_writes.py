@@ -7,6 +7,7 @@ something new.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -107,10 +108,12 @@ class _Part(Generic[T]):
 
 
 class RefusalLog:
-    """Logs refused writes to one topic: each kind of trouble at once, then one line every ten minutes with their number.
+    """Logs refused writes to one topic: each error at once, then one line every ten minutes with their number.
 
     Retriable errors are logged when more than three writes to a partition had them, one after the other; broken connections
-    never, since the sender logs those. Invariant: `_tries` has the partitions whose last write failed, with how many did.
+    never, since the sender logs those. Invariants: `_tries` has the partitions whose last write failed, with how many did;
+    `_told` has each error by its code and level (a batch that is split is less than a row that is not written), with when a line
+    told of it and how many came since.
     """
 
     def __init__(self, topic: str, kind: Kind, cluster: ClientSettings) -> None:
@@ -118,8 +121,7 @@ class RefusalLog:
         self._kind = kind
         self._cluster = cluster
         self._tries: dict[int, int] = {}
-        self._told: dict[int, float] = {}
-        self._untold = 0
+        self._told: dict[tuple[int, int], tuple[float, int]] = {}
 
     def passed(self, partition: int) -> None:
         self._tries.pop(partition, None)
@@ -134,14 +136,14 @@ class RefusalLog:
         if level == logging.DEBUG:
             log.debug("%s", error)
             return
-        told = self._told.get(level)
-        if told is not None and now - told < _TELL_AGAIN_S:
-            self._untold += 1
+        told, untold = self._told.get((code, level), (-math.inf, 0))
+        if now - told < _TELL_AGAIN_S:
+            self._told[code, level] = told, untold + 1
             return
         after = "Smaller batches follow." if outcome is Outcome.SPLIT else self._kind.after
-        more = f" {self._untold} more refusals since the last such line." if self._untold else ""
+        more = f" {untold} more refusals since the last such line." if untold else ""
         log.log(level, "%s %s%s", error, after, more)
-        self._told[level], self._untold = now, 0
+        self._told[code, level] = now, 0
 
     @staticmethod
     def _level(code: int, outcome: Outcome, tries: int) -> int:

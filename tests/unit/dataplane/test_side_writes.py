@@ -143,6 +143,21 @@ def test_that_batches_get_smaller_does_not_keep_an_error_back(
     assert len(refused.says(messages.MESSAGE_TOO_LARGE, 3.0)) == 1
 
 
+def test_one_error_does_not_keep_another_back(caplog: pytest.LogCaptureFixture) -> None:
+    refused = Refused(caplog)
+    for second, code in enumerate(
+        [messages.MESSAGE_TOO_LARGE, messages.TOPIC_AUTHORIZATION_FAILED, messages.INVALID_RECORD]
+    ):
+        (line,) = refused.says(code, float(second))
+        assert messages.error_name(code) in line
+    lines = [refused.says(messages.MESSAGE_TOO_LARGE, 10.0 + number) for number in range(5)]
+    assert lines == [[]] * 5
+    (line,) = refused.says(messages.TOPIC_AUTHORIZATION_FAILED, 601.0)
+    assert line.endswith("They are written again."), "refusals for another reason are not counted"
+    (line,) = refused.says(messages.MESSAGE_TOO_LARGE, 602.0)
+    assert line.endswith("5 more refusals since the last such line.")
+
+
 def test_an_error_that_may_pass_is_logged_after_three_tries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
