@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.errors import KafkaError
@@ -47,14 +47,14 @@ def check(subject: Subject, seconds: float, tell: Tell = lambda _: None) -> Repo
     return Report([*sections, *done])
 
 
-def _clusters(flows: Sequence[Flow]) -> dict[ClientSettings, str]:
-    """Each cluster once, with the names that it has in the flows."""
-    found: dict[ClientSettings, str] = {}
+def _clusters(flows: Sequence[Flow]) -> dict[ClientSettings, set[Side]]:
+    """Each cluster once, with what it is of the flows."""
+    found: dict[ClientSettings, set[Side]] = {}
     for flow in flows:
         for side in _SIDES:
             settings = _settings(flow, side)
-            if settings is not None and settings not in found:
-                found[settings] = settings.alias
+            if settings is not None:
+                found.setdefault(settings, set()).add(side)
     return found
 
 
@@ -63,7 +63,7 @@ def _settings(flow: Flow, side: Side) -> ClientSettings | None:
 
 
 def _look(
-    clusters: dict[ClientSettings, str], deadline: Deadline, tell: Tell
+    clusters: Collection[ClientSettings], deadline: Deadline, tell: Tell
 ) -> dict[ClientSettings, Seen]:
     wanted = list(clusters)
     for settings in wanted:
@@ -88,13 +88,14 @@ def _late(settings: ClientSettings, deadline: Deadline) -> KafkaError:
 
 
 def _cluster_sections(
-    clusters: dict[ClientSettings, str], seen: dict[ClientSettings, Seen]
+    clusters: dict[ClientSettings, set[Side]], seen: dict[ClientSettings, Seen]
 ) -> list[Section]:
     by_title: dict[str, list[Finding]] = {}
-    for settings in clusters:
+    for settings, sides in clusters.items():
         addresses = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
         found = by_title.setdefault(f"cluster {settings.alias} ({addresses})", [])
-        found += [one for one in cluster_findings(seen[settings].facts) if one not in found]
+        findings = cluster_findings(seen[settings].facts, sides)
+        found += [one for one in findings if one not in found]
     return [Section(title, findings) for title, findings in by_title.items()]
 
 

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from sparkmirror.errors import AccessFailed
 from sparkmirror.preflight.facts import ClusterFacts, Reach, Versions
 from sparkmirror.preflight.findings import Finding, error, failed, note, ok, some, warning
+from sparkmirror.preflight.privileges import Side
 
 _REACH, _VERSION, _LOGIN = "reachability", "version", "authentication"
 
-# API key, version: what a broker that lacks it does less well. Newest first.
-_SINCE: tuple[tuple[int, int, str, str], ...] = (
-    (1, 13, "3.1", "a topic that is deleted and created again under its name is noticed when the metadata is read next"),
-    (2, 7, "3.0", "the newest time of records cannot be checked beforehand"),
-    (61, 0, "2.8", "after a restart the target's log is read instead of asking for its last record"),
-    (3, 10, "2.8", "topics have no ids: docs/versions.md says how one that is deleted and created again is noticed"),
-    (22, 3, "2.5", "a leader that has forgotten a producer makes the copy begin a new numbering there"),
-    (44, 0, "2.3", "topic configs cannot be kept in step (they need IncrementalAlterConfigs)"),
-    (3, 8, "2.3", "brokers do not tell what is allowed, so ACLs cannot be checked beforehand"),
+_ANY: tuple[Side, ...] = ("source", "target", "worker")
+
+
+class _Lack(NamedTuple):
+    """What goes less well with a broker that lacks a version of an API, as these sides of a flow."""
+
+    api: int
+    least: int
+    since: str
+    sides: tuple[Side, ...]
+    what: str
+    unless: tuple[int, int] | None = None
+    """An API and its version: a broker that lacks that has a line of its own about the same."""
+
+
+_TOPIC_IDS = (3, 10)
+_NOTICED_LATE = "is deleted and created again is noticed when the metadata is read next"
+_OTHER_SOURCE = (
+    "topics have no ids. A source topic that is deleted and created again is noticed at a start or an error: by the checksum of "
+    "the last copied batch, or by a log that ends before that batch. It may not be noticed where the new topic is filled beyond "
+    "that batch within a second or while the connection is lost, or where retention or compaction removes the batch "
+    "(docs/versions.md)"
+)
+_OTHER_TARGET = (
+    "topics have no ids. mirror.recreated.target has no effect: a remote topic that is deleted and created again is filled "
+    "again with the records that the source still has (docs/versions.md)"
+)
+# Newest first.
+_LACKS = (
+    _Lack(0, 13, "4.1", ("target",), f"a remote topic that {_NOTICED_LATE}", _TOPIC_IDS),
+    _Lack(1, 13, "3.1", ("source",), f"a source topic that {_NOTICED_LATE}", _TOPIC_IDS),
+    _Lack(2, 7, "3.0", ("source",), "the newest time of records cannot be checked beforehand"),
+    _Lack(61, 0, "2.8", ("target",), "after a restart the target's log is read instead of asking for its last record"),
+    _Lack(*_TOPIC_IDS, "2.8", ("source",), _OTHER_SOURCE),
+    _Lack(*_TOPIC_IDS, "2.8", ("target",), _OTHER_TARGET),
+    _Lack(22, 3, "2.5", ("target",), "a leader that has forgotten a producer makes the copy begin a new numbering there"),
+    _Lack(44, 0, "2.3", _ANY, "topic configs cannot be kept in step (they need IncrementalAlterConfigs)"),
+    _Lack(3, 8, "2.3", _ANY, "brokers do not tell what is allowed, so ACLs cannot be checked beforehand"),
 )  # fmt: skip
 _FETCH, _PRODUCE = 1, 0
 _LEAST_FETCH, _LEAST_PRODUCE = 11, 7
 
 
-def cluster_findings(facts: ClusterFacts) -> list[Finding]:
-    """All that can be said of a cluster by itself."""
+def cluster_findings(facts: ClusterFacts, sides: Collection[Side]) -> list[Finding]:
+    """All that can be said of a cluster by itself; `sides`: what it is of the flows."""
     found = [*_bootstrap(facts), *_advertised(facts)]
     if facts.failure is not None:
         check = _LOGIN if isinstance(facts.failure, AccessFailed) else _REACH
         if not any(finding.message == facts.failure.message for finding in found):
             found.append(failed(check, facts.failure))
         return found
-    found += _versions(facts)
+    found += _versions(facts, sides)
     return found
 
 
@@ -86,7 +117,7 @@ def _cause(broker: Reach) -> str:
     return cause or message
 
 
-def _versions(facts: ClusterFacts) -> Iterable[Finding]:
+def _versions(facts: ClusterFacts, sides: Collection[Side]) -> Iterable[Finding]:
     spoken = [broker.versions for broker in facts.brokers if broker.failure is None]
     if not spoken:
         return
@@ -98,11 +129,19 @@ def _versions(facts: ClusterFacts) -> Iterable[Finding]:
             "Upgrade the cluster: reading needs Fetch 11.",
         )
         return
-    lacks = [(since, what) for api, least, since, what in _SINCE if _most(common, api) < least]
-    for since, what in lacks:
-        yield note(_VERSION, f"A broker of {facts.alias} is older than Kafka {since}: {what}.")
+    lacks = [lack for lack in _LACKS if _applies(lack, common, sides)]
+    for lack in lacks:
+        yield note(
+            _VERSION, f"A broker of {facts.alias} is older than Kafka {lack.since}: {lack.what}."
+        )
     if not lacks:
         yield ok(_VERSION, f"The brokers of {facts.alias} speak all that is used.")
+
+
+def _applies(lack: _Lack, common: Versions, sides: Collection[Side]) -> bool:
+    if lack.unless is not None and _most(common, lack.unless[0]) < lack.unless[1]:
+        return False
+    return _most(common, lack.api) < lack.least and not set(sides).isdisjoint(lack.sides)
 
 
 def _most(versions: Versions, api: int) -> int:

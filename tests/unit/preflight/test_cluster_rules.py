@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparkmirror.errors import AccessFailed, ConnectionFailed
 from sparkmirror.preflight.cluster_rules import cluster_findings
 from sparkmirror.preflight.facts import ClusterFacts, Reach
 from sparkmirror.preflight.findings import Level
+from sparkmirror.preflight.privileges import Side
 
 _NEW = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 22: (0, 5), 44: (0, 1), 61: (0, 0)}
+_BOTH: tuple[Side, ...] = ("source", "target")
 _GONE = ConnectionFailed(
     "Broker b:1 of cluster A (b:1) cannot be reached: Connection refused.", "Do."
 )
 
 
 def _levels(facts: ClusterFacts) -> list[tuple[str, Level]]:
-    return [(finding.check, finding.level) for finding in cluster_findings(facts)]
+    return [(finding.check, finding.level) for finding in cluster_findings(facts, _BOTH)]
 
 
 def test_all_is_well() -> None:
@@ -42,7 +46,7 @@ def test_a_wrong_advertised_listener_names_both_addresses() -> None:
     facts = ClusterFacts(
         "A", (Reach("b", 1, None, _NEW),), (Reach("x", 9, lost, {}, 3),), "id", failure=lost
     )
-    found = [f for f in cluster_findings(facts) if f.check == "advertised-listener"]
+    found = [f for f in cluster_findings(facts, _BOTH) if f.check == "advertised-listener"]
     assert len(found) == 1
     assert "answers at b:1" in found[0].message
     assert "broker 3 tells clients to connect to x:9" in found[0].message
@@ -56,24 +60,72 @@ def test_a_login_that_is_refused_is_told_once() -> None:
     assert _levels(facts) == [("authentication", Level.ERROR)]
 
 
-def test_old_brokers() -> None:
-    old = {**_NEW, 1: (4, 11), 44: (0, -1)}
-    del old[61]
-    facts = ClusterFacts(
-        "A",
-        (Reach("b", 1, None, old),),
-        (Reach("b", 1, None, old, 1), Reach("c", 1, None, _NEW, 2)),
-        "id",
+# What brokers of some versions speak, of the APIs that tell them apart.
+_OF_2_4 = {0: (0, 8), 1: (0, 11), 2: (0, 5), 3: (0, 9), 22: (0, 2), 44: (0, 1)}
+_OF_2_8 = _OF_2_4 | {0: (0, 9), 1: (0, 12), 2: (0, 6), 3: (0, 11), 22: (0, 4), 61: (0, 0)}
+_OF_3_9 = _OF_2_8 | {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 22: (0, 5)}
+
+
+def _notes(versions: dict[int, tuple[int, int]], *sides: Side) -> list[str]:
+    brokers = (Reach("b", 1, None, versions, 1), Reach("c", 1, None, _NEW, 2))
+    facts = ClusterFacts("A", (Reach("b", 1, None, versions),), brokers, "id")
+    return [f.message for f in cluster_findings(facts, sides) if f.level is Level.NOTE]
+
+
+def test_a_source_without_topic_ids_says_how_a_topic_created_again_is_noticed_and_when_not() -> (
+    None
+):
+    (no_times, line) = _notes(_OF_2_4, "source")
+    assert "the newest time of records" in no_times
+    assert line.startswith("A broker of A is older than Kafka 2.8: topics have no ids.")
+    assert "is noticed at a start or an error: by the checksum of the last copied batch" in line
+    assert "a log that ends before that batch" in line
+    assert "It may not be noticed where" in line
+    assert "mirror.recreated.target" not in line
+
+
+def test_a_target_without_topic_ids_says_that_the_setting_has_no_effect() -> None:
+    tail, line, producers = _notes(_OF_2_4, "target")
+    assert "older than Kafka 2.8: after a restart the target's log is read" in tail
+    assert "older than Kafka 2.8: topics have no ids. mirror.recreated.target has no effect" in line
+    assert "is filled again" in line
+    assert "older than Kafka 2.5: a leader that has forgotten a producer" in producers
+
+
+def test_a_cluster_that_is_both_says_both() -> None:
+    told = " ".join(_notes(_OF_2_4, "source", "target"))
+    assert "checksum" in told
+    assert "mirror.recreated.target" in told
+
+
+def test_a_cluster_for_the_workers_topics_says_nothing_of_copied_topics() -> None:
+    assert _notes(_OF_2_4, "worker") == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "side", "since", "expected"),
+    [
+        (_OF_2_8, "source", "3.1", "a source topic that is deleted and created again"),
+        (_OF_2_8, "target", "4.1", "a remote topic that is deleted and created again"),
+        (_OF_3_9, "target", "4.1", "a remote topic that is deleted and created again"),
+    ],
+)
+def test_brokers_with_topic_ids_in_the_metadata_alone(
+    versions: dict[int, tuple[int, int]], side: Side, since: str, expected: str
+) -> None:
+    told = [line for line in _notes(versions, side) if "created again" in line]
+    assert len(told) == 1
+    assert (
+        f"older than Kafka {since}: {expected} is noticed when the metadata is read next" in told[0]
     )
-    told = " ".join(f.message for f in cluster_findings(facts) if f.level is Level.NOTE)
-    assert "older than Kafka 3.1" in told
-    assert "older than Kafka 2.8: after a restart" in told
-    assert "topics have no ids" not in told
-    older = {**old, 3: (0, 9), 22: (0, 2)}  # as 2.4 has them
-    facts = ClusterFacts("A", (Reach("b", 1, None, older),), (Reach("b", 1, None, older, 1),), "id")
-    told = " ".join(f.message for f in cluster_findings(facts) if f.level is Level.NOTE)
-    assert "older than Kafka 2.8: topics have no ids" in told
-    assert "older than Kafka 2.5: a leader that has forgotten a producer" in told
+    assert "topics have no ids" not in told[0]
+
+
+def test_a_source_on_3_9_lacks_nothing() -> None:
+    assert _notes(_OF_3_9, "source") == []
+
+
+def test_brokers_before_2_4_are_an_error() -> None:
     ancient = {**_NEW, 1: (4, 10)}
     facts = ClusterFacts("A", (Reach("b", 1, None, ancient),), (Reach("b", 1, None, ancient, 1),))
     assert ("version", Level.ERROR) in _levels(facts)
