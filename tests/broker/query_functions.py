@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import functions
 from pyspark.sql.functions import udf
-from pyspark.sql.pandas.functions import arrow_udf
 
 
 def _is_bad(value: bytes | None) -> bool:
@@ -43,15 +43,16 @@ def picky_by_arrow(value: bytes) -> str:
     return value.decode().upper()
 
 
-@arrow_udf("binary")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-def picky_arrays(values: pa.Array) -> pa.Array:
-    return pa.array([picky(value) for value in values.to_pylist()], pa.binary())
+if hasattr(functions, "arrow_udf"):  # PySpark 4.1
 
+    @functions.arrow_udf("binary")  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
+    def picky_arrays(values: pa.Array) -> pa.Array:
+        return pa.array([picky(value) for value in values.to_pylist()], pa.binary())
 
-@arrow_udf("binary")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-def picky_iterator(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    for values in batches:
-        yield pa.array([picky(value) for value in values.to_pylist()], pa.binary())
+    @functions.arrow_udf("binary")  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
+    def picky_iterator(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for values in batches:
+            yield pa.array([picky(value) for value in values.to_pylist()], pa.binary())
 
 
 def stuck(value: bytes) -> bytes:
