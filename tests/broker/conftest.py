@@ -10,7 +10,7 @@ import pytest
 from cluster_pair import ClusterPair, running_pair
 from hosts import Network
 from kafka_tools import QUICK_JVM
-from spark_site import NODES
+from spark_site import FAR_S, NODES
 
 from sparkmirror.tools.clusters import KafkaCluster
 
@@ -54,7 +54,8 @@ def three_broker_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
     """Hosts for a Spark cluster; what a test does itself it does on the driver's."""
-    with Network("source", "target", "driver", *NODES) as made, made["driver"].inside():
+    names, delays = ("source", "target", "driver", *NODES), {"far": FAR_S}
+    with Network(*names, delays=delays) as made, made["driver"].inside():
         yield made
 
 

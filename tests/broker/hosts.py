@@ -11,11 +11,13 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from slow_line import SlowLine, new_end
 
 from sparkmirror.tools.machine import Machine
 
@@ -34,15 +36,23 @@ def _run(*command: str) -> str:
 
 
 class Host:
-    """One host, on the switch."""
+    """One host, on the switch; what it sends and gets may take its time (`delay_s`, each way)."""
 
-    def __init__(self, namespace: str, switch: str, number: int) -> None:
+    def __init__(self, namespace: str, switch: str, number: int, delay_s: float = 0.0) -> None:
         self._namespace, self._switch = namespace, switch
         self._port = f"port{number}"
+        self._line: SlowLine | None = None
         self.address = _ADDRESS.format(number)
         _run("ip", "netns", "add", namespace)
-        _run("ip", "-n", switch, "link", "add", self._port, "type", "veth",
-             "peer", "name", "eth0", "netns", namespace)  # fmt: skip
+        if delay_s:
+            with _inside(switch):
+                near = new_end(self._port)
+            with _inside(namespace):
+                far = new_end("eth0")
+            self._line = SlowLine(near, far, delay_s)
+        else:
+            _run("ip", "-n", switch, "link", "add", self._port, "type", "veth",
+                 "peer", "name", "eth0", "netns", namespace)  # fmt: skip
         _run("ip", "-n", switch, "link", "set", self._port, "master", "switch", "up")
         _run("ip", "-n", namespace, "addr", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -83,27 +93,24 @@ class Host:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Have this thread, and the threads that it starts, use the network of the host."""
-        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        _enter(_NAMESPACES / self._namespace)
-        try:
+        with _inside(self._namespace):
             yield
-        finally:
-            _set_network(before)
-            os.close(before)
 
     def remove(self) -> None:
         """End what runs on it, and the host."""
         for pid in _run("ip", "netns", "pids", self._namespace).split():
             if int(pid) != os.getpid():
                 os.kill(int(pid), signal.SIGKILL)
+        if self._line is not None:
+            self._line.close()
         _run("ip", "netns", "delete", self._namespace)
 
 
 class Network:
-    """Hosts by name, until the block is left."""
+    """Hosts by name, until the block is left; those in `delays` are so many seconds away."""
 
-    def __init__(self, *names: str) -> None:
-        self._names = names
+    def __init__(self, *names: str, delays: Mapping[str, float] | None = None) -> None:
+        self._delays = dict.fromkeys(names, 0.0) | dict(delays or {})
         self._prefix = f"sm-{uuid.uuid4().hex[:6]}"
         self._switch = f"{self._prefix}-switch"
         self._hosts: dict[str, Host] = {}
@@ -115,8 +122,8 @@ class Network:
         _run("ip", "netns", "add", self._switch)
         _run("ip", "-n", self._switch, "link", "add", "switch", "type", "bridge")
         _run("ip", "-n", self._switch, "link", "set", "switch", "up")
-        for number, name in enumerate(self._names, 1):
-            self._hosts[name] = Host(f"{self._prefix}-{name}", self._switch, number)
+        for number, (name, delay_s) in enumerate(self._delays.items(), 1):
+            self._hosts[name] = Host(f"{self._prefix}-{name}", self._switch, number, delay_s)
         return self
 
     def __exit__(
@@ -128,6 +135,17 @@ class Network:
         for host in self._hosts.values():
             host.remove()
         _run("ip", "netns", "delete", self._switch)
+
+
+@contextmanager
+def _inside(namespace: str) -> Iterator[None]:
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    _enter(_NAMESPACES / namespace)
+    try:
+        yield
+    finally:
+        _set_network(before)
+        os.close(before)
 
 
 def _enter(namespace: Path) -> None:

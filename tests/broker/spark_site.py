@@ -15,6 +15,8 @@ from spread import SpreadTopic, keys
 from sparkmirror.tools.clusters import KafkaCluster, start_all
 
 NODES = ("node1", "node2")
+FAR_S = 0.03
+"""How long it takes to the host `far`, and back again."""
 
 
 def clusters_on(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hosts import Network, can_make_hosts
-from kafka_tools import NewRecord, consume, produce, wait_for
+from kafka_tools import QUICK_JVM, NewRecord, consume, produce, wait_for
 from spark_cluster import SparkCluster
 from spark_site import (
+    FAR_S,
     NODES,
     Site,
     clusters_on,
@@ -128,6 +130,41 @@ def test_two_hosts_copy_faster_than_one(
         seconds[len(nodes)] = _copied_in(network, spark, other, folder, nodes)
     print(f"seconds with one and with two hosts: {seconds}")  # noqa: T201 - for the docs
     assert seconds[1] > 1.6 * seconds[2]
+
+
+def test_a_source_far_away_is_copied_while_an_executor_is_lost(
+    network: Network,
+    clusters: tuple[KafkaCluster, KafkaCluster],
+    spark: SparkCluster,
+    unique: Unique,
+    tmp_path: Path,
+) -> None:
+    """Each request to the source takes 60 ms at least: a flow that waits for each of its batches would not get far."""
+    place = network["far"].machine
+    with KafkaCluster("far", 1, tmp_path, jvm=QUICK_JVM, machine=place) as far:
+        topic = SpreadTopic(far, clusters[1], unique("far"), len(UNEQUAL))
+        assert _seconds_to(far) >= 2 * FAR_S
+        rows = [NewRecord(b"%d" % n, b"x" * 10_000, n % topic.count) for n in range(4000)]
+        produce(far.bootstrap, topic.topic, rows)
+        site = Site(network, spark, topic, tmp_path)
+        with site.mirror:
+            wait_for("copying has begun", lambda: topic.copied() > 0, 90)
+            began = time.monotonic()
+            topic.arrives()
+            print(f"40 MB took {time.monotonic() - began:.1f} s")  # noqa: T201 - for the docs
+            with topic.load(UNEQUAL):
+                kill_executor(site)
+                topic.arrives(2 * RECOVERS_S)
+            topic.arrives(2 * RECOVERS_S)
+            assert topic.assert_same() > len(rows)
+
+
+def _seconds_to(cluster: KafkaCluster) -> float:
+    """How long the handshake of a connection takes."""
+    host, _, port = cluster.bootstrap.partition(":")
+    began = time.monotonic()
+    socket.create_connection((host, int(port)), 10).close()
+    return time.monotonic() - began
 
 
 def _copied_in(
