@@ -38,7 +38,7 @@ class ConnectWorker(Program):
     """One worker; leaving the block stops it, and nothing of it may be left.
 
     `properties` are written to a file, or are a file; without any the environment says everything. A worker that is told no
-    listener gets a free port. With `connectors` (files) it is a standalone worker.
+    listener gets a free port. With `connectors` (files) it is a standalone worker. `launcher`: what runs `sparkmirror`.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class ConnectWorker(Program):
         *,
         environment: Mapping[str, str] | None = None,
         connectors: Sequence[Path] | None = None,
+        launcher: Sequence[str] = (sys.executable, "-m", "sparkmirror"),
     ) -> None:
         given = _read(properties) if isinstance(properties, Path) else dict(properties)
         variables = dict(environment or {})
@@ -60,7 +61,7 @@ class ConnectWorker(Program):
         self.home = directory / f"worker-{address.rpartition(':')[2]}"
         self.home.mkdir(parents=True)
         verb = "worker" if connectors is None else "standalone"
-        command = [sys.executable, "-m", "sparkmirror", verb]
+        command = [*launcher, verb]
         if isinstance(properties, Path):
             command.append(str(properties))
         elif given:

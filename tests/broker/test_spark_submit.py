@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bare_node import bare_environment, bare_python
+from connect_worker import ConnectWorker, worker_properties
 from flow_records import sparkmirror
 from kafka_tools import QUICK_JVM
 from program import Program
 from scenario_s5 import API_KEY, assert_copied, copy_more, files, managed_source, trusted
 from secured import SecuredCluster
 from spark_cluster import SparkCluster
+from worker_flow import Flow
 from yarn_cluster import YarnCluster
 
 from sparkmirror.spark.gateway import spark_home
@@ -95,10 +97,16 @@ class Submission:
         assert API_KEY not in submitted.output
 
     def in_force(self) -> dict[str, str]:
-        """The settings that the applications ran with: on a busy machine a master may end one, and it is started again."""
-        files = [p for p in self._events.rglob("*") if p.is_file() and "events" in p.name]
-        assert files, "there is no event log"
-        return _settings_of("".join(file.read_text() for file in files))
+        return in_force(self._events)
+
+
+def in_force(events: Path) -> dict[str, str]:
+    """The settings that the applications ran with: on a busy machine a master may end one, and it is started again."""
+    files = [
+        p for p in events.rglob("*") if p.is_file() and not p.name.startswith(("appstatus", "."))
+    ]
+    assert files, "there is no event log"
+    return _settings_of("".join(file.read_text() for file in files))
 
 
 def _settings_of(event_log: str) -> dict[str, str]:
@@ -154,3 +162,42 @@ def test_s5_on_yarn_in_client_mode(
         # The folders of containers are gone with their application; what they link to stays for a while.
         assert list(yarn.containers.glob("usercache/*/filecache/*/env.tar.gz/bin/python"))
         assert_users(submission.in_force(), "yarn")
+
+
+def test_a_worker_on_a_local_master(
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """`worker FILE`: connectors come by REST, and are copied by the one JVM, with the user's name and settings."""
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {
+        "spark.my.key": "7",
+        "spark.pyspark.python": sys.executable,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    launcher = [
+        str(spark_home() / "bin" / "spark-submit"),
+        "--name",
+        "mine",
+        "--master",
+        "local[2]",
+    ]
+    for name, value in settings.items():
+        launcher += ["--conf", f"{name}={value}"]
+    launcher.append(sparkmirror("app-file").stdout.strip())
+    properties = worker_properties(target_cluster.bootstrap, unique("group"))
+    flow = Flow(source_cluster, target_cluster, unique("t"))
+    with ConnectWorker(tmp_path, properties, launcher=launcher) as worker:
+        worker.wait_ready()
+        flow.produce(100)
+        worker.put(flow.name, flow.config())
+        worker.wait_running(flow.name, 2)
+        flow.check()
+        assert len(worker.jvms()) == 1
+    found = in_force(events)
+    assert (found["spark.app.name"], found["spark.my.key"]) == ("mine", "7")
