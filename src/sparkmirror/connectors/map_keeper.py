@@ -41,7 +41,7 @@ class MapKeeper:
     """Works in a thread of its own, since looking through logs may take long.
 
     Invariants: the last segment of a partition is left to the task that writes it. A stretch of a topic on the target that was
-    looked through is not looked through again by this keeper, whatever was found in it.
+    looked through is not looked through again by this keeper, whatever was found in it, unless the map was lost since.
     """
 
     def __init__(
@@ -89,7 +89,11 @@ class MapKeeper:
             log.warning("%s: the offset map could not be looked at: %s", self._label, error)
 
     def _look(self) -> None:
+        before = self._topic.map
         self._topic.follow()
+        if self._topic.map is not before:  # its topic was created again
+            self._tried.clear()
+            self._tidy_at = 0.0
         if not self._topic.is_loaded:
             return
         if time.monotonic() >= self._tidy_at:

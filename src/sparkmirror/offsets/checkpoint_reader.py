@@ -27,6 +27,7 @@ class CheckpointReader:
 
     def __init__(self, topic: InternalTopic, is_wanted: Callable[[str], bool] = _any_group) -> None:
         self._topic = topic
+        self._topic.on_restart = self._restart
         self._is_wanted = is_wanted
         self._end: int | None = None
         self._last: dict[bytes, Checkpoint] = {}
@@ -37,22 +38,21 @@ class CheckpointReader:
 
     def read(self, is_stopped: Callable[[], bool]) -> bool:
         """Read on to the end; False if told to stop before."""
-        if self._end is None:
-            self._end = self._look()
-        while self._topic.position < self._end:
+        while True:
+            if self._end is None:
+                self._end = self._topic.end()
+            if self._topic.position >= self._end:
+                self._end = None
+                return True
             if is_stopped():
                 return False
             for record in self._topic.poll(_WAIT):
                 self._take(record)
-        self._end = None
-        return True
 
-    def _look(self) -> int:
-        end = self._topic.end()
-        if end < self._topic.position:  # the topic was made anew
-            self._topic.rewind()
-            self._last.clear()
-        return end
+    def _restart(self) -> None:
+        """The topic was created again: its log has other checkpoints, and another end."""
+        self._last.clear()
+        self._end = None
 
     def _take(self, record: Record) -> None:
         if record.key is None:

@@ -27,8 +27,8 @@ Moves = dict[str, dict[TopicPartition, GroupOffset]]
 class Echoes:
     """How far the opposite flow has ever told a group to go here, by its checkpoints topic.
 
-    Invariants: `_highest` is right for everything before the topic's position, also where a group was rewound later. Of a topic
-    that may not be read, anything may be an echo.
+    Invariants: `_highest` is right for everything before the topic's position, also where a group was rewound later, and for
+    all topics that were there under the name. Of a topic that may not be read, anything may be an echo.
     """
 
     def __init__(self, topic: InternalTopic, groups: Collection[str]) -> None:
@@ -52,10 +52,8 @@ class Echoes:
             self._is_forbidden = False
 
     def _read(self) -> None:
-        end = self._topic.end()
-        if end < self._topic.position:  # it was made anew
-            self._topic.rewind()
-        while self._topic.position < end:
+        # The end is asked for again each time: the topic may be created again meanwhile.
+        while self._topic.position < self._topic.end():
             for record in self._topic.poll(_WAIT):
                 self.take(record)
 

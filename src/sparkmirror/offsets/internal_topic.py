@@ -28,19 +28,21 @@ class InternalTopic:
     """One such topic on one cluster.
 
     Invariants: `position` is the offset after the last record that `poll` gave, -1 until it is known where the log starts; it
-    belongs to the topic with `_topic_id`, and a topic made anew under the name is read from its start. A leader that did not
-    answer is looked up again before the next try.
+    belongs to the topic with `_topic_id`, and a topic that is created again under the name is read from its start. Before the
+    first record of such a reading `on_restart` is called: offsets of the log that was read before mean nothing in the new one.
+    A leader that did not answer is looked up again before the next try.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.name = name
+        self.on_restart: Callable[[], None] = lambda: None
         self.position = _UNKNOWN
         self._topic_id = NO_TOPIC_ID
         self._cluster = cluster
 
     def end(self) -> int:
-        """The offset that the next record will get."""
-        return self._asking(lambda: self._offset(admin.LATEST), "Read")
+        """The offset that the next record will get. Before `position`: the log is another one, and read from its start."""
+        return self._asking(self._end, "Read")
 
     def seek_back(self, records: int) -> int:
         """Let `poll` go on at most so many offsets before the end, and not before the start; gives the position."""
@@ -81,6 +83,12 @@ class InternalTopic:
         key = (self.name, 0)
         return admin.list_offsets(self._cluster, [key], timestamp)[key]
 
+    def _end(self) -> int:
+        end = self._offset(admin.LATEST)
+        if end < self.position or self._topic_id != self._cluster.topic(self.name).topic_id:
+            self.position = _UNKNOWN
+        return end
+
     def _seek_back(self, records: int) -> int:
         topic_id = self._cluster.topic(self.name).topic_id
         self.position = max(self._offset(admin.EARLIEST), self._offset(admin.LATEST) - records)
@@ -92,6 +100,7 @@ class InternalTopic:
         if self.position == _UNKNOWN or self._topic_id != topic_id:
             self.position = self._offset(admin.EARLIEST)
             self._topic_id = topic_id
+            self.on_restart()
         limits = replace(_LIMITS, max_wait_ms=max(0, int(wait * 1000)))
         fetched = kafka_log.fetch_once(self._cluster, self.name, 0, self.position, limits)
         found: list[Record] = []
@@ -113,6 +122,9 @@ class InternalTopic:
             self._forget_leader()
             raise
         except BrokerError as error:
+            if error.code == messages.UNKNOWN_TOPIC_OR_PARTITION and self._topic_id == NO_TOPIC_ID:
+                # Without ids, the next topic of this name looks like the one before.
+                self.position = _UNKNOWN
             access = needs(right, "topic", self.name, self._cluster.settings.security)
             raise _with_remedy(error, sentence(access)) from error
 

@@ -42,12 +42,14 @@ class Elsewhere(NamedTuple):
 class MapTopic:
     """Follows the topic of an offset map.
 
-    Invariants: every segment of the log is in `map`, the last of its key, up to `position`; a topic that is not there, or may not
-    be read, is looked for again from time to time, and until then the map is empty.
+    Invariants: every segment of the log is in `map`, the last of its key, up to `position`; `map` is another object for each log:
+    of two segments the later offset counts, which means nothing between two logs. A topic that is not there, or may not be read,
+    is looked for again from time to time; until then the map holds what was read before.
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = InternalTopic(cluster, topic)
+        self._topic.on_restart = self._restart
         self.map = OffsetMap()
         self._load_to: int | None = None
         self._look_at = 0.0
@@ -75,16 +77,23 @@ class MapTopic:
 
     def load(self) -> None:
         """Take in everything up to the end as it is now; BrokerError also if the topic is not there, or may not be read."""
-        if self._load_to is None:
-            self._load_to = self._topic.end()
         while True:
+            if self._load_to is None:
+                self._load_to = self._topic.end()
             before = self._topic.position
             for record in self._topic.poll(0.0):
                 self._take(record)
-            if self._topic.position >= self._load_to:
-                self.is_loaded = True
-            if self._topic.position <= before:
+            self.is_loaded |= self._is_at_end
+            if self._topic.position == before:
                 return
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._load_to is not None and self._topic.position >= self._load_to
+
+    def _restart(self) -> None:
+        self.map = OffsetMap()
+        self.is_loaded, self._load_to = False, None
 
     def _take(self, record: Record) -> None:
         try:

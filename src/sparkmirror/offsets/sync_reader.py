@@ -19,13 +19,15 @@ _LOADING_WAIT = 0.1
 class OffsetSyncReader:
     """A `Translator` that follows an offset-syncs topic.
 
-    Invariants: every sync of the log goes into the store once, in order; the store is loaded when everything that was in the
-    log at the first look has been added. `_written_at` holds the time of each partition's last sync, `_began_at` when (monotonic)
+    Invariants: every sync of the log goes into the store once, in order, and stays there if the topic is created again (a sync
+    that contradicts it comes later, and counts); the store is loaded when everything that was in the log at the first look has
+    been added. `_written_at` holds the time of each partition's last sync, `_began_at` when (monotonic)
     the first one was read that goes back on either side, so that all before it are void.
     """
 
     def __init__(self, cluster: Cluster, topic: str, *, must_read_to_end: bool) -> None:
         self._topic = InternalTopic(cluster, topic)
+        self._topic.on_restart = self._restart
         self._store = OffsetSyncStore(must_read_to_end=must_read_to_end)
         self._load_to: int | None = None
         self._written_at: dict[tuple[str, int], int] = {}
@@ -43,8 +45,16 @@ class OffsetSyncReader:
                 self._take(decode_offset_sync(record.key, record.value), record.timestamp)
             except MalformedRecord as error:
                 log.warning("Offset %d of %s: %s", record.offset, self._topic.name, error)
-        if not self.is_ready and self._topic.position >= self._load_to:
+        if not self.is_ready and self._is_at_end:
             self._store.finish_loading()
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._load_to is not None and self._topic.position >= self._load_to
+
+    def _restart(self) -> None:
+        """The topic was created again: its log has another end."""
+        self._load_to = None
 
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         return self._store.translate(topic, partition, offset)
