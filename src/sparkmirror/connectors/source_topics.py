@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 from sparkmirror.formats.progress import progress_topic
+from sparkmirror.kafka import messages
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -47,12 +48,10 @@ class SourceTopics:
         self._partitions: list[tuple[str, int]] = []
         self._remotes = RemoteTopics(settings, source, target, stopping, support)
         self._placed: dict[str, int] = {}
+        self._refused: set[str] = set()
 
     def start(self) -> None:
-        """Create the topics that replication itself needs, then look for the first time."""
-        self._source.refresh(None)
-        self._target.refresh(None)
-        self._create_internal()
+        """Look for the first time, and create what is missing."""
         self.refresh()
 
     def refresh(self) -> bool:
@@ -62,6 +61,7 @@ class SourceTopics:
         """
         self._source.refresh(None)
         self._target.refresh(None)
+        self._create_internal()
         wanted = sorted(self._wanted_topics())
         self._remotes.provide(wanted)
         self._tell_placed(wanted)
@@ -119,6 +119,22 @@ class SourceTopics:
         return partition in info.partitions or bool(self._placed.get(topic))
 
     def _create_internal(self) -> None:
+        """Create the topics that replication itself needs, also those that were deleted since.
+
+        One that may not be created is not tried again before it was there: brokers log each try that they refuse.
+        """
+        for cluster, topic, may_lower_factor in self._internal():
+            if topic.name in cluster.topics:
+                self._refused.discard(topic.name)
+            elif topic.name not in self._refused:
+                found = metadata.create(cluster, [topic], may_lower_factor=may_lower_factor)
+                for error in found.values():
+                    log.warning("%s", error)
+                    if not error.retriable and error.code != messages.NOT_CONTROLLER:
+                        self._refused.add(topic.name)
+
+    def _internal(self) -> list[tuple[Cluster, NewTopic, bool]]:
+        """The topics that replication itself needs, each with its cluster and whether its replication factor may be lowered."""
         config, settings = self._config, self._settings
         progress = NewTopic(
             progress_topic(config.source_alias),
@@ -126,7 +142,7 @@ class SourceTopics:
             settings.progress_replication_factor,
             _PROGRESS_CONFIGS,
         )
-        wanted = [(self._target, progress, not settings.may_lower_progress_factor)]
+        wanted = [(self._target, progress, settings.may_lower_progress_factor)]
         if config.emit_offset_syncs:
             at_source = config.offset_syncs_location == "source"
             syncs = NewTopic(
@@ -135,15 +151,11 @@ class SourceTopics:
                 config.offset_syncs_replication_factor,
                 {"cleanup.policy": "compact"},
             )
-            explicit = config.offset_syncs_replication_factor_explicit
-            wanted.append((self._source if at_source else self._target, syncs, explicit))
+            may_lower = not config.offset_syncs_replication_factor_explicit
+            wanted.append((self._source if at_source else self._target, syncs, may_lower))
             offset_map = replace(syncs, name=settings.copy.offset_map_topic)
-            wanted.append((self._target, offset_map, explicit))
-        for cluster, topic, explicit in wanted:
-            if topic.name in cluster.topics:
-                continue
-            for error in metadata.create(cluster, [topic], may_lower_factor=not explicit).values():
-                log.warning("%s", error)
+            wanted.append((self._target, offset_map, may_lower))
+        return wanted
 
     def _tell_placed(self, topics: list[str]) -> None:
         """Topics that are not copied partition by partition; each once, and again when their numbers have changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from sparkmirror.errors import KafkaError
 from sparkmirror.formats import offset_map
 from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
 from sparkmirror.kafka import log as kafka_log
@@ -22,12 +23,18 @@ from .side_writes import Kind, Outcome, SideWriter
 _KIND = Kind(
     "offset map segments",
     "They are written again with the next report; until then group offsets are translated without them.",
+    "The source connector creates the topic again when it looks at the topics next (refresh.topics.interval.seconds); if it may "
+    "not, create it yourself, compacted and with one partition.",
 )
 _SEGMENT_BYTES = 100  # of a segment beside its pairs and names, about
+_RETRY_S = 5.0
 
 
 class MapSender:
-    """Writes the map beside the data. Without a topic (none is wanted, or there is none) it does nothing.
+    """Writes the map beside the data. Without a topic (none is wanted, or it is hidden from us) it does nothing.
+
+    A topic that is missing is tried from time to time. If it was there before (`_was_there`), positions that follow the map wait
+    for it; if not, nobody may be able to create it, and they do not.
 
     Invariant: at most one round of writes is under way (`_under_way` segments of it), so that of one segment the longest is the
     last in the log.
@@ -42,6 +49,8 @@ class MapSender:
         self._is_whole = True
         self._is_split = False
         self._then: Callable[[bool], None] | None = None
+        self._was_there = False
+        self._retry_at = 0.0
 
     def run(self, copy: PartitionCopy, source: int, target: int, count: int) -> None:
         """Records that follow each other on both sides."""
@@ -69,9 +78,14 @@ class MapSender:
 
     def flush_then(self, written: Callable[[bool], None]) -> None:
         """Send what is new; `written` hears whether all that was acknowledged so far is in the map."""
+        is_there = self._is_there()
         if self._under_way:
             written(False)
-        elif self._writer.is_idle or self._topic not in self._target.topics:
+        elif not self._was_there:
+            written(True)
+        elif self._writer.dropped or not (is_there or self._writer.is_idle):
+            written(False)
+        elif self._writer.is_idle:
             written(True)
         else:
             self._is_whole, self._then = True, written
@@ -79,12 +93,26 @@ class MapSender:
 
     def flush(self) -> None:
         """Send what is new, unless the last of it is still on its way."""
-        if self._under_way or self._writer.is_idle or self._topic not in self._target.topics:
+        if self._under_way or self._writer.is_idle:
             return
+        if not self._is_there():
+            if self._target.is_hidden(self._topic):
+                self._writer.take()
+                return
+            now = time.monotonic()
+            if now < self._retry_at:
+                return
+            self._retry_at = now + _RETRY_S
         segments = self._writer.take()
         self._under_way = len(segments)
         self._is_split = False
         self._side.write(0, segments, self._heard)
+
+    def _is_there(self) -> bool:
+        """Whether the topic was there when the metadata was read last."""
+        is_there = self._topic in self._target.topics
+        self._was_there |= is_there
+        return is_there
 
     def _heard(self, segments: Sequence[Segment], outcome: Outcome) -> None:
         self._under_way -= len(segments)
@@ -102,7 +130,12 @@ class MapSender:
 
     def finish(self) -> None:
         """The last of it, waited for. KafkaError: then a hole is left, which is closed by looking at both logs."""
-        if self._topic in self._target.topics:
+        is_there = self._is_there()
+        if self._was_there and (self._writer.dropped or not is_there):
+            raise KafkaError(
+                f"Topic {self._topic} on {self._target.settings} was deleted, and the last offset map segments are not written."
+            )
+        if is_there:
             append_in_batches(self._topic, _rows(self._writer.take()), self._append)
 
     def _append(self, rows: Sequence[Row]) -> None:

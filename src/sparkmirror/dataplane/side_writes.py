@@ -39,10 +39,12 @@ Heard = Callable[[Sequence[T], Outcome], None]
 
 
 class Kind(NamedTuple):
-    """What is written, and what happens after it was refused; both for log lines."""
+    """What is written, and what happens after it was refused; all for log lines."""
 
     what: str
     after: str
+    if_missing: str = ""
+    """What helps where there is no such topic."""
 
 
 class SideWriter(Generic[T]):
@@ -155,10 +157,11 @@ class RefusalLog:
 
     def _error(self, code: int, text: str | None, outcome: Outcome) -> Exception:
         is_single = code in TOO_LARGE and outcome is Outcome.FAILED
+        is_missing = code == messages.UNKNOWN_TOPIC_OR_PARTITION
         return messages.broker_error(
             code,
             f"Writing {self._kind.what} to topic {self._topic} on {self._cluster}",
             text,
-            too_large_remedy(self._topic) if is_single else "",
+            too_large_remedy(self._topic) if is_single else self._kind.if_missing * is_missing,
             needs("Write", "topic", self._topic, self._cluster.security),
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from sparkmirror.formats.offset_map import Place, Run, Segment, SegmentKey, TopicIds, packed
 
 from .segments import MOST_NUMBERS
+
+MOST_CLOSED = 20_000
+"""Of segments that could not be written: some 10 MB. What is dropped leaves holes, before which groups stay."""
 
 
 class _Growing:
@@ -69,7 +73,8 @@ class MapWriter:
     """What of the map is to be written.
 
     Invariants: `_growing` holds the last segment of each partition; `_changed` the partitions whose last segment is not (known to
-    be) written as it is; `_closed` the segments before those, of the same topics (`_ids`), that are not written yet.
+    be) written as it is; `_closed` the segments before those, of the same topics (`_ids`), that are not written yet, but for
+    `dropped` ones, which were too many.
     """
 
     def __init__(self) -> None:
@@ -77,6 +82,7 @@ class MapWriter:
         self._changed: set[Place] = set()
         self._closed: dict[SegmentKey, Segment] = {}
         self._ids: dict[Place, TopicIds] = {}
+        self.dropped = 0
 
     @property
     def is_idle(self) -> bool:
@@ -134,3 +140,7 @@ class MapWriter:
                 self._changed.add(segment.place)
             else:
                 self._closed.setdefault(segment.key, segment)
+        surplus = len(self._closed) - MOST_CLOSED
+        for key in list(islice(self._closed, max(0, surplus))):
+            del self._closed[key]
+            self.dropped += 1

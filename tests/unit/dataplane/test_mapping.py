@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from sparkmirror.dataplane.mapping import MapSender
+from sparkmirror.errors import KafkaError
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.kafka import messages
+from sparkmirror.offsets import map_writer
 from tests.unit.dataplane.side_sender import FakeSender
 
 TOPIC = "mm2-offset-map.A.internal"
@@ -19,8 +25,20 @@ class Told(list[bool]):
 
 
 def made(*topics: str) -> tuple[MapSender, FakeSender]:
-    sender, cluster = FakeSender(), SimpleNamespace(topics=dict.fromkeys(topics))
-    return MapSender(TOPIC, cast(Any, cluster), cast(Any, sender)), sender
+    mapping, sender, _ = on_cluster(*topics)
+    return mapping, sender
+
+
+def on_cluster(*topics: str) -> tuple[MapSender, FakeSender, SimpleNamespace]:
+    sender = FakeSender()
+    hidden: set[str] = set()
+    cluster = SimpleNamespace(
+        topics=dict.fromkeys(topics),
+        hidden=hidden,
+        is_hidden=hidden.__contains__,
+        settings=sender.settings,
+    )
+    return MapSender(TOPIC, cast(Any, cluster), cast(Any, sender)), sender, cluster
 
 
 def test_a_position_follows_what_was_acknowledged_so_far() -> None:
@@ -77,12 +95,74 @@ def test_it_does_not_follow_a_write_that_is_still_under_way() -> None:
 
 
 def test_without_a_map_nothing_is_waited_for() -> None:
-    mapping, sender = made()
+    """A topic that may never be there, or that we may not see, keeps no position back."""
+    mapping, sender, cluster = on_cluster()
     told = Told()
     mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
     mapping.flush_then(told.append)
     assert told == [True]
     assert not sender.writes
+    cluster.hidden.add(TOPIC)
+    mapping.flush()
+    assert not sender.writes
+    assert mapping._writer.is_idle, "nothing piles up"
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    mapping, sender, cluster = on_cluster(TOPIC)
+    told = Told()
+    mapping.flush_then(told.append)
+    assert told.pop(), "there is nothing to write"
+    del cluster.topics[TOPIC]
+    sender.takes = False
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    for _ in range(2):
+        mapping.flush_then(told.append)
+        assert not told.pop(), "the map does not have it"
+    for _ in range(8):
+        mapping._retry_at = 0.0
+        mapping.flush()
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert TOPIC in warning
+    assert str(sender.settings) in warning
+    assert "group offsets are translated without them" in warning
+    assert "create it yourself, compacted and with one partition" in warning
+    with pytest.raises(KafkaError, match="was deleted"):
+        mapping.finish()
+    cluster.topics[TOPIC] = None
+    sender.takes = True
+    mapping.flush_then(told.append)
+    sender.answer()
+    assert told == [True]
+
+
+def test_a_missing_topic_is_not_tried_at_every_flush() -> None:
+    mapping, sender, cluster = on_cluster(TOPIC)
+    mapping.flush()
+    del cluster.topics[TOPIC]
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    for _ in range(3):
+        mapping.flush()
+        sender.answer(messages.UNKNOWN_TOPIC_OR_PARTITION)
+    assert mapping._retry_at > time.monotonic()
+    mapping.flush()
+    assert not sender.writes
+
+
+def test_what_cannot_be_written_is_bounded_and_never_taken_for_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(map_writer, "MOST_CLOSED", 10)
+    mapping, sender = made(TOPIC)
+    told = Told()
+    for number in range(50):  # none follows the other
+        mapping.interrupt({PLACE[:2]})
+        mapping.found(PLACE, TopicIds(), [Run(10 * number, 5 * number, 3)])
+        mapping.flush()
+        sender.answer(messages.UNKNOWN_TOPIC_OR_PARTITION)
+    assert len(mapping._writer.take()) <= 11
+    mapping.flush_then(told.append)
+    assert told == [False], "some of it is not in the map"
 
 
 def test_a_sender_that_takes_nothing() -> None:
