@@ -232,10 +232,14 @@ class CheckpointTask:
     def _is_current(self, group: str, key: TopicPartition) -> bool:
         """Whether a group's last checkpoint is of the topic that was on the target at the last look.
 
-        One that an earlier task wrote is taken for it if nobody can tell better: where the offset map knows nothing.
+        One that an earlier task wrote is taken for it if nobody can tell better: where the offset map knows nothing. Where no
+        id tells, one that contradicts the map is not: the topic was created again, and filled to beyond the checkpoint.
         """
         dated, current = self._store.dated(group, key), self._topics.id_of(key[0])
         if dated is None or current is None:
+            return False
+        is_sure = NO_TOPIC_ID not in (dated.topic_id, current)
+        if not is_sure and self._reader is not None and self._reader.is_too_far(dated.checkpoint):
             return False
         if dated.topic_id is not None:
             return same_topic(dated.topic_id, current)
@@ -284,6 +288,10 @@ class CheckpointTask:
 
     def _sync_group_offsets(self, goes_on: Callable[[], bool]) -> None:
         """Move the groups that have no members on the target forward to where their checkpoints are."""
+        if self._reader is not None:
+            self._reader.follow(0.0)  # what tells that checkpoints are of a topic that is gone
+            if not self._reader.is_ready:
+                return
         groups = self._store.groups
         for start in range(0, len(groups), _GROUPS_AT_ONCE):
             if start and not goes_on():

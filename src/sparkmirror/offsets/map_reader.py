@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.formats import offset_map as formats
-from sparkmirror.formats.mirror import MalformedRecord
+from sparkmirror.formats.mirror import Checkpoint, MalformedRecord
 from sparkmirror.formats.offset_map import NO_ID, Place
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.cluster import Cluster
@@ -239,6 +239,15 @@ class MapReader:
             return False
         moved = known.translate(upstream, start)
         return moved is not None and moved.is_exact and moved.offset >= start
+
+    def is_too_far(self, checkpoint: Checkpoint) -> bool:
+        """Whether the map tells of a record before a checkpoint that the group has not read: so it is of an older log."""
+        places = self._topic.map.to_target(checkpoint.topic, checkpoint.partition)
+        if checkpoint.is_by_time or len(places) != 1:
+            return False
+        known = self._topic.map.places[next(iter(places))]
+        bound = known.bound(checkpoint.upstream_offset)
+        return bound is not None and bound < checkpoint.downstream_offset
 
     def forget(self, recreated: Mapping[str, Seen]) -> None:
         """These topics were created again: forget what may be of the old ones, which were last seen then."""
