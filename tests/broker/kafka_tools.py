@@ -96,11 +96,15 @@ def create_topic(
     wait_for(f"{topic} has leaders", lambda: len(_led(admin, topic)) == partitions)
 
 
-def delete_topic(bootstrap: str, topic: str, **client: Any) -> None:
-    """Delete a topic and wait until its name is free: with ZooKeeper that is later than it leaves the metadata."""
+def delete_topic(bootstrap: str, topic: str, *, awaits_name: bool = True, **client: Any) -> None:
+    """Delete a topic and wait until its name is free: with ZooKeeper that is later than it leaves the metadata.
+
+    `awaits_name=False`: only until brokers have deleted it, where another program may take the name at once.
+    """
     admin = _admin(bootstrap, client)
-    admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    wait_for(f"{topic} is gone", lambda: _is_free(admin, topic))
+    admin.delete_topics([topic], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
+    if awaits_name:
+        wait_for(f"{topic} is gone", lambda: _is_free(admin, topic))
 
 
 def _is_free(admin: AdminClient, topic: str) -> bool:

@@ -74,6 +74,7 @@ def mirror_keys(aliases: Mapping[str, KafkaCluster], *flows: str) -> dict[str, s
         "emit.checkpoints.interval.seconds": "1",
         "sync.group.offsets.enabled": "true",
         "sync.group.offsets.interval.seconds": "1",
+        "mirror.recreated.target": "restart",
     }
 
 
@@ -104,6 +105,10 @@ class VersionedTopic:
         delete_topic(self.source.bootstrap, self.name)
         wait_for(f"{self.name} is gone", lambda: self.name not in topics(self.source.bootstrap))
         self.create()
+
+    def delete_remote(self) -> None:
+        """Delete the topic at the target; a running mirror may create it again at once."""
+        delete_topic(self.target.bootstrap, self.remote, awaits_name=False)
 
     # -- records ------------------------------------------------------------------------------
 

@@ -86,3 +86,21 @@ def test_topic_made_again(new_topic: NewTopic, mirror: Mirror, when: str, count:
         mirror.start()
     topic.await_count(600 + count)
     assert topic.check(before) == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_remote_topic_made_again(new_topic: NewTopic, mirror: Mirror, when: str) -> None:
+    """With mirror.recreated.target=restart: all records of the source are on the new topic, once and in order."""
+    topic = new_topic(2)
+    topic.produce(600)
+    topic.await_all()
+    topic.await_positions()
+    if when == "stopped":
+        mirror.stop()
+    topic.delete_remote()
+    topic.produce(100)  # without topic ids, only these tell a running copy
+    if when == "stopped":
+        mirror.start()
+    topic.await_all()
+    assert topic.check() == 700
