@@ -282,6 +282,26 @@ def test_a_map_that_was_lost_is_made_anew(mapped: Make) -> None:
         wait_for("it is known again", lambda: not one.mistakes())
 
 
+@pytest.mark.slow
+def test_a_map_whose_topic_is_deleted_while_it_is_written(
+    mapped: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names topic, cluster and remedy; what is not written waits for the topic."""
+    one = mapped()
+    one.produce(50)
+    with one.copying() as task:
+        one.until_copied(task)
+        task.until("the map is written", lambda: one.read() is not None)
+        delete_topic(one.target, one.map_topic)
+        one.produce(50)
+        one.until_copied(task)
+        wanted = f"offset map segments to topic {one.map_topic} on "
+        task.until("there is a warning", lambda: wanted in caplog.text)
+        assert "create it yourself" in caplog.text
+        one.create_map()
+        task.until("it is written again", lambda: not one.mistakes())
+
+
 def test_a_map_that_begins_late_gets_its_beginning(mapped: Make) -> None:
     """Something else copied the topic so far."""
     one = mapped()
