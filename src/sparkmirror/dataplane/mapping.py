@@ -93,10 +93,11 @@ class MapSender:
 
     def flush(self) -> None:
         """Send what is new, unless the last of it is still on its way."""
+        is_there = self._is_there()
         if self._under_way or self._writer.is_idle:
             return
-        if not self._is_there():
-            if self._target.is_hidden(self._topic):
+        if not is_there:
+            if not self._was_there and self._target.is_hidden(self._topic):
                 self._writer.take()
                 return
             now = time.monotonic()

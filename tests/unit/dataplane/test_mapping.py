@@ -136,6 +136,20 @@ def test_a_topic_that_is_deleted_meanwhile_is_waited_for(caplog: pytest.LogCaptu
     assert told == [True]
 
 
+def test_a_topic_that_may_not_be_seen_any_more_is_not_taken_for_written() -> None:
+    mapping, sender, cluster = on_cluster(TOPIC)
+    told = Told()
+    mapping.flush()
+    del cluster.topics[TOPIC]
+    cluster.hidden.add(TOPIC)
+    sender.takes = False
+    mapping.found(PLACE, TopicIds(), [Run(0, 0, 3)])
+    for _ in range(2):
+        mapping.flush()
+        mapping.flush_then(told.append)
+    assert told == [False, False]
+
+
 def test_a_missing_topic_is_not_tried_at_every_flush() -> None:
     mapping, sender, cluster = on_cluster(TOPIC)
     mapping.flush()
