@@ -59,6 +59,7 @@ _UNKNOWN_CODES = {
 _NONE: Mapping[TopicPartition, Numbering] = {}
 # Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
 _FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
+_RESUMES_AT_ONCE = 2
 
 
 class Ends(NamedTuple):
@@ -254,7 +255,7 @@ class Troubles:
         """Deal with what the source refused; True if the partition must be aligned anew."""
         code = copy.fetch_trouble
         if code == messages.OFFSET_OUT_OF_RANGE:
-            return copy.is_idle  # first everything that was read is written
+            return copy.is_idle and self._may_resume(copy, code, now)  # first, all is written
         if not messages.is_retriable(code):
             if copy.is_idle:  # first everything that was read is written
                 what = f"{copy.plan}: reading on {self._plan.source}"
@@ -271,6 +272,21 @@ class Troubles:
             self._ends.fetcher.want(copy)
         return False
 
+    def _may_resume(self, copy: PartitionCopy, code: int, now: float) -> bool:
+        """Whether a refused offset is resumed now: at once, or with a wait where resuming has not helped."""
+        if copy.fetch_attempts < _RESUMES_AT_ONCE:
+            copy.fetch_attempts += 1
+            return True
+        if self._troubled[copy] == 0.0:
+            self._wait(copy, code, now, self._back_off(copy, at_target=False), at_target=False)
+            return False
+        return True
+
+    def _back_off(self, copy: PartitionCopy, *, at_target: bool) -> float:
+        settings = self._plan.target if at_target else self._plan.source
+        tries = copy.attempts if at_target else copy.fetch_attempts
+        return min(settings.retry_backoff * 2 ** min(tries, 10), settings.retry_backoff_max)
+
     def _wait_or_resume(
         self, copy: PartitionCopy, code: int, now: float, *, at_target: bool
     ) -> bool:
@@ -278,9 +294,7 @@ class Troubles:
         if messages.is_stale_metadata(code):
             self.stale = True
         if self._troubled.get(copy, 0.0) == 0.0:
-            settings = self._plan.target if at_target else self._plan.source
-            tries = copy.attempts if at_target else copy.fetch_attempts
-            wait = min(settings.retry_backoff * 2 ** min(tries, 10), settings.retry_backoff_max)
+            wait = self._back_off(copy, at_target=at_target)
             self._wait(copy, code, now, wait, at_target=at_target)
             return False
         if code in _UNKNOWN_CODES:

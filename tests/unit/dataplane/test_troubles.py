@@ -124,3 +124,39 @@ def test_a_topic_that_was_gone_goes_on_only_if_its_id_is_the_recorded_one(
     task.turn(10.0)
     task.turn(20.0)
     assert task.resumed == ([task.copy] if is_compared else [])
+
+
+def test_an_offset_that_is_refused_again_and_again_is_resumed_with_pauses_and_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As when a source says of the position that every resume gives that its log diverged before it."""
+    task = Task()
+    resumed: list[float] = []
+    for millisecond in range(10_000):
+        now = 10.0 + millisecond / 1000
+        if not task.copy.fetch_trouble:
+            task.copy.fetch_trouble = messages.OFFSET_OUT_OF_RANGE
+            task.troubles.add(task.copy)
+        task.turn(now)
+        if task.resumed:
+            resumed.append(now)
+            task.resumed.clear()
+            task.troubles._drop_troubles([task.copy])
+            task.copy.restart(Position(-1, Numbering(1, 0), 0))
+        task.troubles._retries.tell(now)
+    assert resumed[1] - resumed[0] < 0.01, "a log that was cut back is resumed at once"
+    assert len(resumed) < 20
+    assert "reading from" in caplog.text
+    assert "OFFSET_OUT_OF_RANGE; 4 tries so far, next try in" in caplog.text
+
+
+def test_a_fetch_that_succeeds_makes_the_next_refused_offset_a_new_trouble() -> None:
+    task = Task()
+    for _ in range(10):
+        task.copy.feed(fetched([]))
+        task.copy.fetch_trouble = messages.OFFSET_OUT_OF_RANGE
+        task.troubles.add(task.copy)
+        task.turn(10.0)
+        task.troubles._drop_troubles([task.copy])
+        task.copy.restart(Position(-1, Numbering(1, 0), 0))
+    assert len(task.resumed) == 10
