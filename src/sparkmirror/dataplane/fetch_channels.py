@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
-from sparkmirror.kafka.fetch import FetchAnswer, FetchLimits, FetchSession, fetch_version
+from sparkmirror.kafka.fetch import (
+    FetchAnswer,
+    FetchLimits,
+    FetchSession,
+    compares_epochs,
+    fetch_version,
+)
 from sparkmirror.kafka.messages import error_name
 
 from .poller import Poller, tell_once
@@ -55,6 +61,13 @@ class FetchChannels:
         self._answered = answered
         self._lost_node = lost
         self._channels: dict[int, _Channel] = {}
+        self._versions: dict[int, int] = {}
+
+    @property
+    def compares_epochs(self) -> bool:
+        """Whether every broker dialled so far is told the last fetched epoch, and so reports a log that diverges."""
+        versions = self._versions.values()
+        return bool(versions) and all(map(compares_epochs, versions))
 
     def session(self, node: int) -> FetchSession:
         """What is wanted of a broker."""
@@ -112,7 +125,8 @@ class FetchChannels:
             self._lost(channel, error)
             return None
         channel.connection = connection
-        channel.session.begin(fetch_version(connection.versions))
+        version = self._versions[channel.node] = fetch_version(connection.versions)
+        channel.session.begin(version)
         self._poller.watch(connection, lambda: self._receive(channel))
         return connection
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster, PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import FetchAnswer, Fetched, Wanted
 
 from .fetch_channels import FetchChannels
@@ -71,11 +71,9 @@ class Fetcher:
             return self._stop(copy, messages.UNKNOWN_TOPIC_OR_PARTITION)
         if copy.ready_bytes >= self._settings.partition_buffer_bytes:
             return self.forget(copy)
-        if part.leader not in self._cluster.brokers:
-            self.stale = True
-            return self._stop(copy, messages.LEADER_NOT_AVAILABLE)
-        if not copy.is_source(info.topic_id):
-            return self._stop(copy, messages.UNKNOWN_TOPIC_ID)
+        code = self._hindrance(copy, info, part)
+        if code:
+            return self._stop(copy, code)
         most = self._settings.fetch.partition_max_bytes
         if self._limits is not None:
             if self._limits.holds(copy.key, time.monotonic()):
@@ -98,6 +96,34 @@ class Fetcher:
             ),
         )
         return None
+
+    def _hindrance(self, copy: PartitionCopy, info: TopicInfo, part: PartitionInfo) -> int:
+        """The error for which this partition cannot be read from its leader now; NONE if it can."""
+        if part.leader not in self._cluster.brokers:
+            self.stale = True
+            return messages.LEADER_NOT_AVAILABLE
+        if not copy.is_source(info.topic_id):
+            return messages.UNKNOWN_TOPIC_ID
+        if copy.source_epoch != part.leader_epoch:
+            if self.must_validate(copy):
+                return messages.FENCED_LEADER_EPOCH
+            copy.source_epoch = max(copy.source_epoch, part.leader_epoch)
+        return messages.NONE
+
+    def must_validate(self, copy: PartitionCopy) -> bool:
+        """Whether the position must be resumed before it is read on: its leader epoch is another than when it was resumed.
+
+        Brokers before Fetch 12 do not report that the log of the new leader diverges, so OffsetForLeaderEpoch must be asked. A
+        lower epoch is one of a broker that is behind, or, where topics have no ids, of a topic that was created again.
+        """
+        info = self._cluster.topics.get(copy.key[0])
+        part = info.partitions.get(copy.key[1]) if info is not None else None
+        if info is None or part is None or min(copy.source_epoch, part.leader_epoch) < 0:
+            return False
+        is_other = part.leader_epoch > copy.source_epoch or (
+            part.leader_epoch < copy.source_epoch and info.topic_id == NO_TOPIC_ID
+        )
+        return is_other and not self._channels.compares_epochs
 
     def forget(self, copy: PartitionCopy) -> None:
         """Stop reading this partition for now."""

@@ -101,6 +101,7 @@ class PartitionCopy:
         "plan",
         "ready_bytes",
         "records",
+        "source_epoch",
         "trouble",
         "trouble_text",
     )
@@ -135,6 +136,8 @@ class PartitionCopy:
         self.active = False
         self.attempts = 0
         self.fetch_attempts = 0
+        self.source_epoch = -1
+        """The source partition's leader epoch in the metadata for which the position was resumed; -1: not known."""
         self.records = 0
         self.bytes = 0
         self.high_watermark = -1

@@ -254,6 +254,12 @@ class Troubles:
     def _source_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the source refused; True if the partition must be aligned anew."""
         code = copy.fetch_trouble
+        if self._ends.fetcher.must_validate(copy):
+            if (
+                not copy.is_idle
+            ):  # those that a lost broker led are resumed together, not each in a turn of its own
+                self._troubled[copy] = now + self._plan.source.retry_backoff
+            return copy.is_idle
         if code == messages.OFFSET_OUT_OF_RANGE:
             return copy.is_idle and self._may_resume(copy, code, now)  # first, all is written
         if not messages.is_retriable(code):
@@ -417,6 +423,9 @@ class Troubles:
         self._drop_troubles(copies)
         plans = [copy.plan for copy in copies]
         known = {copy.key: copy.position for copy in copies if copy.numbering is not None}
+        epochs = [
+            self._source_epoch(copy) for copy in copies
+        ]  # a leader elected meanwhile is asked again
         try:
             outcome = self._resumer.resume(plans, known, forgotten)
         except KafkaError as error:  # of all of them: a cluster, or the store of positions
@@ -427,7 +436,7 @@ class Troubles:
         for loss in outcome.losses:
             log.warning("%s", loss)
             self._reporter.lost((loss.topic, loss.partition), loss.message)
-        for copy in copies:
+        for copy, epoch in zip(copies, epochs, strict=True):
             if copy.key in outcome.failed:
                 self._fail(copy, outcome.failed[copy.key])
                 continue
@@ -435,8 +444,14 @@ class Troubles:
             position = outcome.positions[copy.key]
             fitting = self._fitting(copy, position)
             fitting.restart(position)
+            fitting.source_epoch = epoch
             self._ends.fetcher.forget(fitting)
             self._ends.fetcher.want(fitting)
+
+    def _source_epoch(self, copy: PartitionCopy) -> int:
+        info = self._ends.source.topics.get(copy.plan.topic)
+        part = None if info is None else info.partitions.get(copy.plan.partition)
+        return -1 if part is None else part.leader_epoch
 
 
 _REMEDIES = {

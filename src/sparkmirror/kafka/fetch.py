@@ -82,6 +82,11 @@ def fetch_version(versions: dict[int, tuple[int, int]]) -> int:
     return 13 if high >= 13 else 11
 
 
+def compares_epochs(version: int) -> bool:
+    """Whether a Fetch carries the last fetched epoch, by which the broker notices that its log was cut back since."""
+    return version >= 12
+
+
 class FetchSession:
     """The session with one broker: only what changed since the last request is sent.
 

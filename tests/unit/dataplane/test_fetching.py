@@ -36,6 +36,7 @@ class Source:
             ready_bytes=0,
             fetch_offset=1000,
             last_epoch=-1,
+            source_epoch=-1,
             is_source=lambda topic_id: True,
         )
 
@@ -100,3 +101,38 @@ def test_a_partition_that_failed_while_a_cap_held_it_back_is_not_read_when_it_is
     source.copy.active, limits.free = False, [("t", 0)]
     source.fetcher.pump()
     assert not source.fetcher.is_wanted(source.copy)
+
+
+SOME_ID = bytes([7] * 16)
+
+
+@pytest.mark.parametrize(
+    ("version", "topic_id", "epoch", "must_validate"),
+    [
+        (11, SOME_ID, 5, False),
+        (11, SOME_ID, 6, True),
+        (11, SOME_ID, 4, False),  # a broker that is behind
+        (11, NO_TOPIC_ID, 4, True),  # or a topic that was created again
+        (13, SOME_ID, 6, False),  # the broker compares the last fetched epoch
+        (None, SOME_ID, 6, True),
+    ],
+)
+def test_a_new_leader_epoch_is_validated_where_fetch_does_not_tell_of_a_diverging_log(
+    version: int | None, topic_id: bytes, epoch: int, must_validate: bool
+) -> None:
+    """An unclean election may have cut the log back, and the log may have grown past the position again since."""
+    source = Source()
+    source.fetcher._channels._versions = {} if version is None else {1: version}
+    source.copy.source_epoch = 5
+    source.there["t"] = TopicInfo("t", topic_id, False, {0: PartitionInfo(0, 1, epoch)})
+    source.want()
+    assert source.fetcher.is_wanted(source.copy) is not must_validate
+    assert source.copy.fetch_trouble == (messages.FENCED_LEADER_EPOCH if must_validate else 0)
+
+
+def test_an_answer_of_a_broker_that_is_behind_does_not_make_the_next_epoch_a_new_one() -> None:
+    source = Source()
+    for epoch in (5, 4, 5):
+        source.there["t"] = TopicInfo("t", SOME_ID, False, {0: PartitionInfo(0, 1, epoch)})
+        source.want()
+    assert source.fetcher.is_wanted(source.copy)

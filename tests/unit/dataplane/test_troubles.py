@@ -13,6 +13,7 @@ from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
 from sparkmirror.dataplane.positions import PositionStore
 from sparkmirror.dataplane.reporting import Reporter
+from sparkmirror.dataplane.resume import Outcome
 from sparkmirror.dataplane.routing import Routings
 from sparkmirror.dataplane.troubles import Ends, Troubles
 from sparkmirror.formats.position import Numbering, Position
@@ -36,7 +37,12 @@ class Task:
         self.cluster = cluster = SimpleNamespace(
             topics={}, refusal=lambda *_: None, settings=client
         )
-        fetcher = SimpleNamespace(want=self.wanted.append, forget=lambda _: None)
+        self.validated: set[PartitionCopy] = set()
+        fetcher = SimpleNamespace(
+            want=self.wanted.append,
+            forget=lambda _: None,
+            must_validate=self.validated.__contains__,
+        )
         sender = SimpleNamespace(offer=lambda _: None)
         ends: Any = Ends(
             cast(Any, cluster), cast(Any, cluster), cast(Any, fetcher), cast(Any, sender)
@@ -160,3 +166,32 @@ def test_a_fetch_that_succeeds_makes_the_next_refused_offset_a_new_trouble() -> 
         task.troubles._drop_troubles([task.copy])
         task.copy.restart(Position(-1, Numbering(1, 0), 0))
     assert len(task.resumed) == 10
+
+
+def test_a_new_leader_epoch_is_resumed_when_what_was_read_is_written() -> None:
+    task = Task()
+    task.validated.add(task.copy)
+    task.copy.feed(fetched([batch([record(0)])]))
+    task.copy.fetch_trouble = messages.FENCED_LEADER_EPOCH
+    task.troubles.add(task.copy)
+    task.turn(10.0)
+    assert (task.resumed, task.wanted) == ([], [])
+    assert task.troubles._due_at > 10.0
+    task.copy._ready.clear()  # as when all of it is acknowledged
+    task.turn(11.0)
+    assert (task.resumed, task.wanted) == ([task.copy], [])
+
+
+def test_a_leader_elected_during_a_resume_is_a_new_one() -> None:
+    task = Task()
+    task.topic(SOME_ID)
+    parts = {0: PartitionInfo(0, 2, 1)}
+
+    def resume(plans: Any, known: Any, forgotten: Any) -> Outcome:
+        task.cluster.topics = {"t": TopicInfo("t", SOME_ID, False, parts)}
+        return Outcome({plan.key: Position(-1, Numbering(1, 0), 0) for plan in plans}, {}, [])
+
+    cast(Any, task.troubles)._resumer = SimpleNamespace(resume=resume, found=[])
+    cast(Any, task.troubles)._reporter = SimpleNamespace(resumed=lambda _: None)
+    task.troubles.resume([task.copy])
+    assert task.copy.source_epoch == 0
