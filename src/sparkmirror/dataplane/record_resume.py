@@ -219,6 +219,7 @@ class RecordResumer(Resumer):
         if self._is_truncated(part, position, facts):
             end = self._truncated(part, position, facts, outcome)
             return self._switched(part, position, end - 1, facts, ())
+        position = self._with_known_epoch(part, position, facts, outcome)
         routing = self._routing(part, position, outcome)
         if routing is None:
             return self._switched(part, position, position.offset, facts, ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparkmirror.errors import (
     BrokerError,
@@ -35,7 +35,7 @@ from . import alignment
 from .alignment import Aligned, Pair
 from .plan import CopySettings, PartitionPlan
 from .positions import PositionStore
-from .source_identity import recreated
+from .source_identity import recreated, with_other_records
 
 _ROUNDS = 5
 
@@ -74,6 +74,10 @@ class Facts:
     truncated_to: dict[TopicPartition, int]
     recreated: frozenset[TopicPartition] = frozenset()
     """Partitions of source topics without ids that were deleted and created again."""
+    earlier_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epoch that the source's log has before a position whose own epoch it does not know."""
+    other_records: frozenset[TopicPartition] = frozenset()
+    """Those of them whose last copied batch is another in the source's log."""
 
 
 class Resumer:
@@ -224,8 +228,22 @@ class Resumer:
         producers = admin.describe_producers(self._target, remotes)
         earliest = admin.list_offsets(self._source, keys, admin.EARLIEST)
         latest = admin.list_offsets(self._source, keys, admin.LATEST)
-        truncated = self._truncations(parts, known)
-        positions = self._without_ids(parts, known)
+        positions = {
+            part: position
+            for part in parts
+            if (position := self._position(part, known)) is not None
+        }
+        epoch_ends = self._epoch_ends(positions)
+        truncated = {
+            part.key: end
+            for part, (_, end) in epoch_ends.items()
+            if end < positions[part].next_offset
+        }
+        earlier = {
+            part: epoch
+            for part, (epoch, _) in epoch_ends.items()
+            if part.key not in truncated and epoch < positions[part].fingerprint.leader_epoch
+        }
         return Facts(
             earliest=earliest,
             latest=latest,
@@ -234,44 +252,45 @@ class Resumer:
             if producers is None
             else {remotes[key]: states for key, states in producers.items()},
             truncated_to=truncated,
-            recreated=recreated(self._source, positions, earliest, latest, truncated),
+            recreated=recreated(
+                self._source, self._without_ids(positions), earliest, latest, truncated
+            ),
+            earlier_epochs={part.key: epoch for part, epoch in earlier.items()},
+            other_records=with_other_records(
+                self._source, {part: positions[part] for part in earlier}, earliest, latest
+            ),
         )
 
     def _without_ids(
-        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
+        self, positions: Mapping[PartitionPlan, Position]
     ) -> dict[PartitionPlan, Position]:
         """The positions of partitions whose source topic no id tells from another.
 
         Brokers before 2.8 have none, nor do the positions that were written before such brokers were upgraded.
         """
-        found = {part: self._position(part, known) for part in parts}
         return {
             part: position
-            for part, position in found.items()
-            if position is not None and position.numbering is not None and position.offset >= 0
+            for part, position in positions.items()
+            if position.numbering is not None and position.offset >= 0
             if not position.source_id or not self._source_id(part)
         }
 
-    def _truncations(
-        self, parts: Sequence[PartitionPlan], known: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, int]:
-        """Where a source log now ends below what we read of it: an unclean election took records back."""
-        positions = {part.key: self._position(part, known) for part in parts}
-        epochs = {
-            part.key: position.fingerprint.leader_epoch
-            for part in parts
-            if (position := positions[part.key]) is not None
-            and position.fingerprint.leader_epoch >= 0
-            and self._same_source(part, position)
+    def _epoch_ends(
+        self, positions: Mapping[PartitionPlan, Position]
+    ) -> dict[PartitionPlan, tuple[int, int]]:
+        """For each position the newest leader epoch of the source's log that is not after its own, and where that ends.
+
+        An end below the position: an unclean election took records back.
+        """
+        asked = {
+            part.key: (part, position.fingerprint.leader_epoch)
+            for part, position in positions.items()
+            if position.fingerprint.leader_epoch >= 0 and self._same_source(part, position)
         }
-        if not epochs:
+        if not asked:
             return {}
-        ends = admin.epoch_ends(self._source, epochs)
-        return {
-            key: end
-            for key, (_, end) in ends.items()
-            if 0 <= end < (positions[key] or Position(-1)).next_offset
-        }
+        ends = admin.epoch_ends(self._source, {key: epoch for key, (_, epoch) in asked.items()})
+        return {asked[key][0]: found for key, found in ends.items() if found[1] >= 0}
 
     def _needs_remote(self, part: PartitionPlan) -> bool:
         """Whether what the target says of the remote topic matters."""
@@ -313,6 +332,7 @@ class Resumer:
         if self._is_truncated(part, position, facts):
             end = self._truncated(part, position, facts, outcome)
             return self._renumber(part, replace(position, target_offset=0), end - 1, facts)
+        position = self._with_known_epoch(part, position, facts, outcome)
         aligned = self._aligned(part, position, facts)
         if aligned.trouble:
             outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
@@ -459,6 +479,25 @@ class Resumer:
             )
         )
         return end
+
+    def _with_known_epoch(
+        self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
+    ) -> Position:
+        """The position with the leader epoch that the source's log has there: to a later one, each fetch would be refused."""
+        epoch = facts.earlier_epochs.get(part.key)
+        if epoch is None:
+            return position
+        if part.key in facts.other_records:
+            outcome.losses.append(
+                Loss(
+                    part.topic,
+                    part.partition,
+                    f"the log on {self._source.settings} has other records before offset {position.next_offset} than those that "
+                    f"were copied: of leader epoch {epoch} instead of {position.fingerprint.leader_epoch} (unclean leader "
+                    f"election). Copying continues there; records before it may be missing in {part.remote}.",
+                )
+            )
+        return replace(position, fingerprint=position.fingerprint._replace(leader_epoch=epoch))
 
     def _aligned(self, part: PartitionPlan, position: Position, facts: Facts) -> Aligned:
         """The position that the target bears out."""

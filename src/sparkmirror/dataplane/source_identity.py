@@ -29,18 +29,8 @@ def recreated(
     if not positions:
         return frozenset()
     shorter = [part for part, found in positions.items() if latest[part.key] <= found.offset]
-    kept = {
-        part.key: found.offset
-        for part, found in positions.items()
-        if found.fingerprint.crc >= 0 and earliest[part.key] <= found.offset < latest[part.key]
-    }
-    batches = log.batches_at(source, kept)
-    other = [
-        part
-        for part, found in positions.items()
-        if part.key in batches
-        and is_other(found.fingerprint, found.offset, batches[part.key], compacted=part.compacted)
-    ]
+    differing = with_other_records(source, positions, earliest, latest)
+    other = [part for part in positions if part.key in differing]
     if shorter or other:  # leader epochs as they are now, not as they were before
         source.refresh({part.topic for part in (*shorter, *other)})
     return frozenset(
@@ -50,6 +40,27 @@ def recreated(
             for part in other
             if part.key not in truncated or not _has_new_leader(source, part, positions[part])
         }
+    )
+
+
+def with_other_records(
+    source: Cluster,
+    positions: Mapping[PartitionPlan, Position],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> frozenset[TopicPartition]:
+    """The partitions whose source surely has another batch at the position than the one that was copied."""
+    kept = {
+        part.key: found.offset
+        for part, found in positions.items()
+        if found.fingerprint.crc >= 0 and earliest[part.key] <= found.offset < latest[part.key]
+    }
+    batches = log.batches_at(source, kept) if kept else {}
+    return frozenset(
+        part.key
+        for part, found in positions.items()
+        if part.key in batches
+        and is_other(found.fingerprint, found.offset, batches[part.key], compacted=part.compacted)
     )
 
 

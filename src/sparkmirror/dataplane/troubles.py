@@ -291,7 +291,8 @@ class Troubles:
     def _back_off(self, copy: PartitionCopy, *, at_target: bool) -> float:
         settings = self._plan.target if at_target else self._plan.source
         tries = copy.attempts if at_target else copy.fetch_attempts
-        return min(settings.retry_backoff * 2 ** min(tries, 10), settings.retry_backoff_max)
+        wait: float = min(settings.retry_backoff * 2 ** min(tries, 10), settings.retry_backoff_max)
+        return wait
 
     def _wait_or_resume(
         self, copy: PartitionCopy, code: int, now: float, *, at_target: bool

@@ -405,10 +405,27 @@ def test_a_source_that_was_cut_and_grew_again(
     assert [(loss.first, loss.last) for loss in outcome.losses] == [(280, 299)]
 
 
-# -- ids that came with an upgrade -----------------------------------------------------------------
-
 HELD = batch([record(298), record(299)], base=298)
 ANOTHER = batch([record(298, 50), record(299)], base=298)
+
+
+@pytest.mark.parametrize(("there", "is_lost"), [(HELD, False), (ANOTHER, True)])
+def test_an_epoch_that_the_log_does_not_know_is_replaced_by_the_one_that_it_has_there(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: memoryview, is_lost: bool
+) -> None:
+    """Else the broker would report a diverging log to every fetch, and every resume would give the same position."""
+    monkeypatch.setattr(admin, "epoch_ends", lambda *_: {PLAN.key: (5, 1000)})
+    monkeypatch.setattr(kafka_log, "batches_at", lambda _, offsets: dict.fromkeys(offsets, there))
+    world.record(replace(standing(), fingerprint=Fingerprint(7, crc_of(HELD))))
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.numbering) == (300, NUMBER)
+    assert found.fingerprint == Fingerprint(5, crc_of(HELD))
+    assert ["other records" in loss.message for loss in outcome.losses] == [True] * is_lost
+
+
+# -- ids that came with an upgrade -----------------------------------------------------------------
 
 
 def before_ids() -> Position:
