@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -439,3 +440,15 @@ def test_a_task_waits_for_clusters_that_are_not_there_yet(
         refuse.clear()
         task.until("the copy is there", lambda: copied.end() == 1)
     assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+def test_leaders_tell_whether_the_metadata_names_topics_of_the_past(make: Make) -> None:
+    mirrored = make(3)
+    source = mirrored.flow.source
+    mirrored.produce(numbered(100))
+    source.refresh([mirrored.topic])
+    keys = [(mirrored.topic, partition) for partition in range(3)]
+    assert log.unknown_ids(source, keys) == frozenset()
+    info = source.topics[mirrored.topic]
+    source.topics[mirrored.topic] = replace(info, topic_id=bytes([9] * 16))
+    assert log.unknown_ids(source, keys) == frozenset(keys)

@@ -26,6 +26,7 @@ from sparkmirror.formats.position import (
 )
 from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import ProducerState
+from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
 from . import alignment
@@ -109,6 +110,20 @@ class RecordResumer(Resumer):
             if self._has_copied(part, position):
                 self._copied_so_far.add(part.key)
         return super()._gather(parts, known)
+
+    def _with_other_ids(
+        self, cluster: Cluster, part: PartitionPlan, position: Position
+    ) -> Iterable[TopicPartition]:
+        if cluster is self._source or position.transforms is None:
+            return super()._with_other_ids(cluster, part, position)
+        topics = cluster.topics
+        return [
+            target.key
+            for target in position.targets
+            if self._exists(target.key)
+            and "" not in (target.target_id, topic_id := hex_id(topics[target.topic].topic_id))
+            and target.target_id != topic_id
+        ]
 
     def _exists(self, key: TopicPartition) -> bool:
         info = self._target.topics.get(key[0])

@@ -7,7 +7,7 @@ number. Whatever cannot be copied any more is told as a `Loss`, never passed ove
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.errors import (
@@ -26,7 +26,7 @@ from sparkmirror.formats.position import (
     next_numbering,
     renumbered,
 )
-from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka import admin, log, messages
 from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
@@ -76,6 +76,8 @@ class Facts:
     """Partitions of source topics without ids that were deleted and created again."""
     earlier_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epoch that the source's log has before a position whose own epoch it does not know."""
+    outdated: Mapping[TopicPartition, BrokerError] = field(default_factory=dict)
+    """Partitions of which the metadata names a topic id that the leader does not know."""
     other_records: frozenset[TopicPartition] = frozenset()
     """Those of them whose last copied batch is another in the source's log."""
 
@@ -192,6 +194,9 @@ class Resumer:
         """Decide for each partition; gives the claims to be made, each with the numbering that it replaces."""
         claims: dict[TopicPartition, tuple[Position, Numbering | None]] = {}
         for part in parts:
+            if part.key in facts.outdated:
+                outcome.failed[part.key] = facts.outdated[part.key]
+                continue
             try:
                 before = self._position(part, known)
                 after = self._with_ids(part, self._decide(part, before, facts, outcome))
@@ -255,6 +260,7 @@ class Resumer:
             recreated=recreated(
                 self._source, self._without_ids(positions), earliest, latest, truncated
             ),
+            outdated=self._outdated(positions),
             earlier_epochs={part.key: epoch for part, epoch in earlier.items()},
             other_records=with_other_records(
                 self._source, {part: positions[part] for part in earlier}, earliest, latest
@@ -291,6 +297,35 @@ class Resumer:
             return {}
         ends = admin.epoch_ends(self._source, {key: epoch for key, (_, epoch) in asked.items()})
         return {asked[key][0]: found for key, found in ends.items() if found[1] >= 0}
+
+    def _outdated(
+        self, positions: Mapping[PartitionPlan, Position]
+    ) -> dict[TopicPartition, BrokerError]:
+        """Partitions of which a broker that is behind names another topic id than the position: their leaders know better."""
+        found: dict[TopicPartition, BrokerError] = {}
+        for cluster in (self._source, self._target):
+            asked: dict[TopicPartition, list[TopicPartition]] = {}
+            for part, position in positions.items():
+                for key in self._with_other_ids(cluster, part, position):
+                    asked.setdefault(key, []).append(part.key)
+            if not asked:
+                continue
+            for topic, partition in log.unknown_ids(cluster, asked):
+                topic_id = hex_id(cluster.topic(topic).topic_id)
+                error = self._behind_error(
+                    cluster, topic, topic_id, "which its leader does not know"
+                )
+                found |= dict.fromkeys(asked[topic, partition], error)
+        return found
+
+    def _with_other_ids(
+        self, cluster: Cluster, part: PartitionPlan, position: Position
+    ) -> Iterable[TopicPartition]:
+        """The partitions on a cluster whose topics the metadata names by another id than the position (if it has any)."""
+        if cluster is self._source:
+            return () if self._source_id(part) in ("", position.source_id) else (part.key,)
+        is_other = position.target_id not in ("", self._target_id(part)) and self._target_id(part)
+        return ((part.remote, part.partition),) if is_other else ()
 
     def _needs_remote(self, part: PartitionPlan) -> bool:
         """Whether what the target says of the remote topic matters."""
@@ -353,15 +388,20 @@ class Resumer:
         """An error if a cluster named a topic by an id that was replaced before: then a broker is behind."""
         if not position.is_superseded(topic_id, now_ms()):
             return
-        if topic_id not in self._behind:  # one error for all partitions
+        error = self._behind_error(cluster, topic, topic_id, "which another one replaced")
+        raise error.with_traceback(None)
+
+    def _behind_error(self, cluster: Cluster, topic: str, topic_id: str, why: str) -> BrokerError:
+        """One error for all partitions of a topic whose id in the metadata is not to be believed."""
+        if topic_id not in self._behind:
             cluster.refresh([topic])
             self._behind[topic_id] = messages.broker_error(
                 messages.UNKNOWN_TOPIC_ID,
-                f"The metadata of {topic} on {cluster.settings} names topic id {topic_id}, which another one replaced",
+                f"The metadata of {topic} on {cluster.settings} names topic id {topic_id}, {why}",
                 remedy="A broker is behind; the next try asks again. If the clusters were exchanged on purpose, the id counts "
                 "an hour after it was replaced, or when the offsets of the partition are set (PATCH /connectors/NAME/offsets).",
             )
-        raise self._behind[topic_id].with_traceback(None)
+        return self._behind[topic_id]
 
     def _recreated_source(self, part: PartitionPlan, first: int) -> Loss:
         return Loss(

@@ -56,6 +56,10 @@ _UNKNOWN_CODES = {
     messages.UNKNOWN_TOPIC_ID,
     messages.INCONSISTENT_TOPIC_ID,
 }
+_WAITED_FOR = {
+    messages.LEADER_NOT_AVAILABLE: "waiting for a leader",
+    messages.UNKNOWN_TOPIC_ID: "waiting for metadata of the right topic",
+}
 _NONE: Mapping[TopicPartition, Numbering] = {}
 # Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
 _FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
@@ -353,8 +357,9 @@ class Troubles:
         self._failed[copy] = (error, time.monotonic() + wait, wait)
 
     def _tell(self, copy: PartitionCopy, error: ReplicationError | KafkaError, wait: float) -> None:
-        if isinstance(error, BrokerError) and error.code == messages.LEADER_NOT_AVAILABLE:
-            cause = Cause("waiting for a leader", error.name)
+        if isinstance(error, BrokerError) and error.code in _WAITED_FOR:
+            name = f"{error.name} ({error.remedy})" if error.remedy else error.name
+            cause = Cause(_WAITED_FOR[error.code], name)
             self._retries.failed(copy.plan, cause, self._attempts.get(copy, 0) + 1, wait)
         elif error is not self._told:  # one that many partitions share is one line
             log.error("%s Next try in %g s.", error, wait)

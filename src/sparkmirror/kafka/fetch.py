@@ -87,6 +87,11 @@ def compares_epochs(version: int) -> bool:
     return version >= 12
 
 
+def carries_topic_ids(version: int) -> bool:
+    """Whether a Fetch names topics by their ids."""
+    return version >= 13
+
+
 class FetchSession:
     """The session with one broker: only what changed since the last request is sent.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sparkmirror.errors import BrokerError, KafkaError
@@ -18,11 +18,19 @@ from sparkmirror.kafka.fetch import (
     FetchSession,
     TopicPartition,
     Wanted,
+    carries_topic_ids,
     fetch_version,
 )
 
 _EMPTY = memoryview(b"")
 _PEEK = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
+_ASK = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=0, isolation=READ_UNCOMMITTED)
+_NO_OFFSET = (1 << 63) - 1
+_UNKNOWN_ID_CODES = {
+    messages.UNKNOWN_TOPIC_ID,
+    messages.INCONSISTENT_TOPIC_ID,
+    messages.UNKNOWN_TOPIC_OR_PARTITION,
+}
 # How many partitions are asked for at once, and how many bytes of each, one after the other.
 _PEEKS = ((1000, 16 << 10), (64, 64 << 10), (16, 1 << 20), (1, 1 << 20))
 
@@ -139,6 +147,36 @@ def _first_batches(
         if first is not None:
             found[row.topic, row.partition] = first
     return found
+
+
+def unknown_ids(cluster: Cluster, keys: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """The partitions whose leaders do not know their topics by the ids of the metadata: the metadata is out of date.
+
+    The leaders are asked for an offset that no log has, so that no records come. Brokers before Fetch 13 are not asked.
+    """
+    unknown: list[TopicPartition] = []
+    for node, topics in admin.by_leader(cluster, keys):
+        connection = cluster.connection(node)
+        version = fetch_version(connection.versions)
+        if not carries_topic_ids(version):
+            continue
+        session = FetchSession(_ASK, version, kept=False)
+        for topic, partitions in topics.items():
+            wanted = Wanted(cluster.topic(topic).topic_id, _NO_OFFSET, -1, -1, 0)
+            for partition in partitions:
+                session.want((topic, partition), wanted)
+        correlation = connection.next_correlation()
+        frame = session.request(correlation, cluster.settings.client_id)
+        answer = session.answer(connection.exchange_frames([frame], correlation))
+        if answer.error:
+            what = f"Asking broker {node} of {cluster.settings} for topic ids"
+            raise messages.broker_error(answer.error, what)
+        for row in answer.partitions:
+            if row.error in _UNKNOWN_ID_CODES:
+                unknown.append((row.topic, row.partition))
+            elif messages.is_retriable(row.error):
+                raise _refused(cluster, row.topic, row.partition, row.error)
+    return frozenset(unknown)
 
 
 def append(cluster: Cluster, topic: str, partition: int, batch: bytearray) -> int:

@@ -49,6 +49,8 @@ class Side:
     producers: dict[TopicPartition, dict[int, ProducerState]] | None = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
+    is_behind: bool = False
+    """Whether the metadata names another topic id than the leaders know."""
 
     @property
     def settings(self) -> ClientSettings:
@@ -148,7 +150,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(admin, "list_offsets", list_offsets)
     monkeypatch.setattr(admin, "describe_producers", describe_producers)
     monkeypatch.setattr(admin, "init_producer_id", init_producer_id)
+
+    def unknown_ids(side: Side, keys: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(keys) if side.is_behind else frozenset()
+
     monkeypatch.setattr(admin, "epoch_ends", lambda *_: {})
+    monkeypatch.setattr(kafka_log, "unknown_ids", unknown_ids, raising=False)
     return made
 
 
@@ -331,6 +338,35 @@ def test_an_answer_with_the_id_of_a_topic_that_was_replaced_is_not_believed(
     assert failure.retriable
     assert "which another one replaced" in str(failure)
     assert not outcome.losses
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_one_answer_of_a_broker_that_is_behind_does_not_start_a_topic_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """The position never named the old topic: the copy began after it was created again."""
+    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None, raising=False)
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 299)
+    stale = world.source if side == "source" else world.target
+    right, stale.topic_id, stale.is_behind = stale.topic_id, bytes([9] * 16), True
+    outcome = world.resume(recreated_target="restart")
+    failure = outcome.failed[PLAN.key]
+    assert isinstance(failure, BrokerError)
+    assert failure.retriable
+    assert "which its leader does not know" in str(failure)
+    assert not outcome.losses
+    stale.topic_id, stale.is_behind = right, False
+    assert world.resume().positions == {PLAN.key: standing()}
+
+
+def test_offsets_that_were_set_are_not_taken_for_those_of_a_topic_of_the_past(world: World) -> None:
+    """Else the topic of today would be taken for one created after it, and be copied from its beginning."""
+    world.record(Position(41))
+    world.source.is_behind = True
+    assert set(world.resume().failed) == {PLAN.key}
+    world.source.is_behind = False
+    assert world.resume().positions[PLAN.key].next_offset == 42
 
 
 def test_a_replaced_id_that_is_still_named_after_an_hour_is_believed(world: World) -> None:

@@ -375,6 +375,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "create_topics", create_topics)
     monkeypatch.setattr(admin, "create_partitions", lambda *_: {})
     monkeypatch.setattr(log, "read", read)
+    monkeypatch.setattr(log, "unknown_ids", lambda *_: frozenset())
 
 
 def _log(side: Side, key: TopicPartition) -> SimulatedLog:
