@@ -101,6 +101,7 @@ class Resumer:
         self._fresh: tuple[int, int] | None = None
         self._forgotten: dict[TopicPartition, Numbering] = {}
         self._behind: dict[str, BrokerError] = {}
+        self._target_names: dict[bytes, str] | None = None
 
     def resume(
         self,
@@ -116,6 +117,7 @@ class Resumer:
         outcome = Outcome({}, {}, [])
         self._forgotten = dict(forgotten or {})
         self._behind = {}
+        self._target_names = None
         self._fresh = None  # a numbering that begins anew never has an id that was used before
         open_parts = self._reachable(partitions, outcome)
         known = dict(known or {})
@@ -471,7 +473,9 @@ class Resumer:
         self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
     ) -> Position:
         """The copy so far went to another topic: one of another name, or one that was there before under this name."""
-        before = admin.topic_with_id(self._target, bytes.fromhex(position.target_id))
+        if self._target_names is None:  # read once for all partitions
+            self._target_names = admin.names_by_id(self._target)
+        before = self._target_names.get(bytes.fromhex(position.target_id))
         if before is None or before == part.remote:
             return self._recreated_target(part, position, facts)
         outcome.losses.append(

@@ -117,14 +117,14 @@ def _each(
     return cluster.retrying(ask_fresh, time.monotonic() + cluster.settings.request_timeout)
 
 
-def topic_with_id(cluster: Cluster, topic_id: bytes) -> str | None:
-    """The name of the topic that has this id; None if there is none (any more), or not for us."""
+def names_by_id(cluster: Cluster) -> dict[bytes, str]:
+    """The names of all topics that we may see, by their ids."""
     request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    for topic in cluster.call_any(request).topics:
-        raw = getattr(topic, "topic_id", None)
-        if raw is not None and raw.bytes == topic_id and topic.error_code == messages.NONE:
-            return str(topic.name)
-    return None
+    return {
+        topic.topic_id.bytes: str(topic.name)
+        for topic in cluster.call_any(request).topics
+        if getattr(topic, "topic_id", None) is not None and topic.error_code == messages.NONE
+    }
 
 
 def list_offsets(

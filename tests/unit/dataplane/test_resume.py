@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -155,7 +156,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return frozenset(keys) if side.is_behind else frozenset()
 
     monkeypatch.setattr(admin, "epoch_ends", lambda *_: {})
-    monkeypatch.setattr(kafka_log, "unknown_ids", unknown_ids, raising=False)
+    monkeypatch.setattr(kafka_log, "unknown_ids", unknown_ids)
     return made
 
 
@@ -345,7 +346,7 @@ def test_one_answer_of_a_broker_that_is_behind_does_not_start_a_topic_over(
     world: World, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
     """The position never named the old topic: the copy began after it was created again."""
-    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None, raising=False)
+    monkeypatch.setattr(admin, "names_by_id", lambda _: {})
     world.record(standing())
     world.remember(PLAN, NUMBER, 299)
     stale = world.source if side == "source" else world.target
@@ -384,7 +385,7 @@ def test_a_replaced_id_that_is_still_named_after_an_hour_is_believed(world: Worl
 def test_the_id_of_a_topic_that_was_replaced_is_kept_with_the_position(
     world: World, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None)
+    monkeypatch.setattr(admin, "names_by_id", lambda _: {})
     before = standing()
     world.record(
         replace(before, source_id="ff" * 16)
@@ -399,7 +400,7 @@ def test_a_copy_that_goes_to_another_topic_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the replication policy of a flow is changed: MirrorMaker 2 goes on from the same offset."""
-    monkeypatch.setattr(admin, "topic_with_id", lambda _, topic_id: "t" if topic_id[0] else None)
+    monkeypatch.setattr(admin, "names_by_id", lambda _: {bytes([0xFF] * 16): "t"})
     world.record(replace(standing(), target_id="ff" * 16))
     outcome = world.resume()
     found = outcome.positions[PLAN.key]
@@ -413,7 +414,7 @@ def test_a_copy_that_goes_to_another_topic_now(
 def test_a_target_created_again(
     world: World, monkeypatch: pytest.MonkeyPatch, mode: str, first: int
 ) -> None:
-    monkeypatch.setattr(admin, "topic_with_id", lambda *_: None)
+    monkeypatch.setattr(admin, "names_by_id", lambda _: {})
     world.record(replace(standing(), target_id="ff" * 16))
     refused = world.resume().failed[PLAN.key]
     assert isinstance(refused, TopicRecreated)
@@ -421,6 +422,26 @@ def test_a_target_created_again(
     found = world.resume(recreated_target=mode).positions[PLAN.key]
     assert (found.next_offset, found.sequence, found.numbering) == (first, 0, Numbering(5, 4))
     assert found.target_id == TARGET_ID.hex()
+
+
+def test_all_topics_of_the_target_are_listed_once_for_all_partitions_of_topics_created_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    class Target(Side):
+        def call_any(self, request: Any) -> Any:
+            asked.append(request)
+            return SimpleNamespace(topics=[])
+
+    target = Target("B", TARGET_ID, producers={})
+    target.start, target.end = world.target.start, world.target.end
+    world.target = target
+    for plan in (PLAN, OTHER):
+        world.record(replace(standing(), target_id="ff" * 16), plan)
+    outcome = world.resume(PLAN, OTHER, recreated_target="restart")
+    assert set(outcome.positions) == {PLAN.key, OTHER.key}
+    assert len(asked) == 1
 
 
 def test_a_source_that_is_shorter_than_it_was(world: World) -> None:
