@@ -25,7 +25,7 @@ from .plan import PartitionPlan, TaskPlan
 from .poller import Poller
 from .positions import PositionStore
 from .rate_limits import MessageLink, ShareExchange, TaskLimits
-from .record_path import RecordCopy
+from .record_path import Lane, RecordCopy
 from .reporting import Reporter
 from .routing import Routings
 from .sending import Sender
@@ -343,6 +343,9 @@ class CopyTask:
     def unreadable(self, copy: RecordCopy) -> None:
         self._fetcher.forget(copy)
         self._troubles.add(copy)
+
+    def recovered(self, lane: Lane) -> None:
+        self._troubles.recovered(lane)
 
     def changed(self, copy: PartitionCopy) -> None:
         if copy.trouble:

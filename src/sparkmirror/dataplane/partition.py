@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -147,6 +147,11 @@ class PartitionCopy:
     def whole(self) -> PartitionCopy:
         """The copy of the source partition that this is (a part of)."""
         return self
+
+    @property
+    def retried_as(self) -> Hashable:
+        """What the log of retries calls it."""
+        return self.plan
 
     @property
     def is_home(self) -> bool:
@@ -352,11 +357,11 @@ class PartitionCopy:
             self._leader_epoch, self._crc = piece.fingerprint
         if self._offset >= self._fed_to:
             self._pass_over()
-        self.attempts = 0
         self.records += sent.count
         self.bytes += len(sent.buffer)
         self.last_timestamp = piece.max_timestamp
         self._watcher.acknowledged(self, sent, base_offset)
+        self.attempts = 0
 
     def stalled(self, code: int, text: str) -> None:
         """What was to be sent could not be."""

@@ -44,6 +44,9 @@ class RecordWatcher(Watcher, Protocol):
     def unreadable(self, copy: RecordCopy) -> None:
         """Reading has stopped at a batch that cannot be opened (`fetch_error`)."""
 
+    def recovered(self, lane: Lane) -> None:
+        """The target has acknowledged a batch of a lane that was retried."""
+
 
 class Lane(PartitionCopy):
     """The part of a partition that goes to one target partition.
@@ -64,6 +67,10 @@ class Lane(PartitionCopy):
     @property
     def whole(self) -> PartitionCopy:
         return self._owner
+
+    @property
+    def retried_as(self) -> str:
+        return f"{self.plan} to {self.plan.remote}-{self.plan.at}"
 
     @property
     def is_home(self) -> bool:
@@ -130,6 +137,7 @@ class RecordCopy(PartitionCopy):
     __slots__ = (
         "_finish_at",
         "_held",
+        "_lane_attempts",
         "_lanes",
         "_routing",
         "_routings",
@@ -156,6 +164,8 @@ class RecordCopy(PartitionCopy):
         self._routings = Routings() if routings is None else routings
         self._routing = Routing(plan, PLAIN)
         self._lanes: dict[TopicPartition, Lane] = {}
+        self._lane_attempts: dict[TopicPartition, int] = {}
+        """The retries of lanes that were replaced, for those that take their places."""
         self._steps: deque[_Step] = deque()
         self._held: tuple[int, Fingerprint, Parts] | None = None
         self._finish_at = -1
@@ -267,7 +277,11 @@ class RecordCopy(PartitionCopy):
 
     def _add_lane(self, target: TargetPosition) -> None:
         plan = replace(self.plan, remote=target.topic, remote_partition=target.partition)
-        self._lanes[target.key] = Lane(self, plan, self._base.at_target(target))
+        self._put_lane(target.key, Lane(self, plan, self._base.at_target(target)))
+
+    def _put_lane(self, key: TopicPartition, lane: Lane) -> None:
+        lane.attempts = self._lane_attempts.pop(key, 0)
+        self._lanes[key] = lane
 
     # -- to the targets -----------------------------------------------------------------------
 
@@ -317,9 +331,11 @@ class RecordCopy(PartitionCopy):
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         """A lane has one more batch acknowledged."""
-        if not self._is_current(copy):
+        lane = self._lanes.get((copy.plan.remote, copy.plan.at))
+        if lane is not copy:
             return
-        self.attempts = 0
+        if lane.attempts:
+            self._task.recovered(lane)
         self.records += sent.count
         self.bytes += len(sent.buffer)
         self.last_timestamp = copy.last_timestamp
@@ -373,8 +389,10 @@ class RecordCopy(PartitionCopy):
 
     def take_over(self, position: Position) -> None:
         super().take_over(position)
-        for lane in self._lanes.values():
+        for key, lane in self._lanes.items():
             lane.suspend()
+            if lane.attempts:
+                self._lane_attempts[key] = lane.attempts
         self._lanes.clear()
 
     def restart(self, position: Position) -> None:
@@ -383,7 +401,8 @@ class RecordCopy(PartitionCopy):
         self._held, self.wanted, self._finish_at = None, (), -1
         if position.transforms is None:
             self._routing = self._routings.of(self.plan, PLAIN)
-            self._lanes[self.plan.remote, self.plan.partition] = Lane(self, self.plan, position)
+            key = self.plan.remote, self.plan.partition
+            self._put_lane(key, Lane(self, self.plan, position))
             return
         shape, is_own = self._shape, self._shape.text == position.transforms
         if not is_own:

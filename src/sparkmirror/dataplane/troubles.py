@@ -133,6 +133,10 @@ class Troubles:
         self._attempts.pop(copy, None)
         self._retries.passed(copy.plan)
 
+    def recovered(self, copy: PartitionCopy) -> None:
+        """A part of a partition that was retried by itself goes on."""
+        self._retries.passed(copy.retried_as)
+
     def look_for_refusals(self, copies: Iterable[PartitionCopy]) -> None:
         """Stop those whose leaders do not let us in (any more): a person has to see to that, and must see it."""
         for copy in copies:
@@ -207,14 +211,13 @@ class Troubles:
         return False
 
     def _renumber_trouble(self, copy: PartitionCopy, code: int, now: float) -> bool:
-        whole = copy.whole
-        if whole.attempts > QUIET_TRIES and self._troubled.get(copy, 0.0) == 0.0:
+        if copy.attempts > QUIET_TRIES and self._troubled.get(copy, 0.0) == 0.0:
             wait = self._plan.target.retry_backoff_max
             self._troubled[copy] = now + wait
-            self._note_retry(copy, code, whole.attempts, wait, at_target=True)
+            self._note_retry(copy, code, copy.attempts, wait, at_target=True)
             return False
         self._give_way(copy, code)
-        whole.attempts += 1
+        copy.attempts += 1
         return True
 
     def _note_retry(
@@ -228,7 +231,7 @@ class Troubles:
             )
         else:
             cause = Cause(f"reading from {self._plan.source}", name)
-        self._retries.failed(copy.whole.plan, cause, tries, wait)
+        self._retries.failed(copy.retried_as, cause, tries, wait)
 
     def _give_way(self, copy: PartitionCopy, code: int) -> None:
         """Stop a partition that another copy writes as well, where the target's leader cannot hold the two apart for long."""

@@ -12,14 +12,17 @@ from sparkmirror.dataplane.addressing import Sent
 from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan, TaskPlan
 from sparkmirror.dataplane.positions import PositionStore
+from sparkmirror.dataplane.record_path import Lane, RecordCopy
 from sparkmirror.dataplane.reporting import Reporter
 from sparkmirror.dataplane.resume import Outcome
 from sparkmirror.dataplane.routing import Routings
+from sparkmirror.dataplane.shape import Shape
 from sparkmirror.dataplane.troubles import Ends, Troubles
-from sparkmirror.formats.position import Numbering, Position
+from sparkmirror.formats.position import Numbering, Position, TargetPosition
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import FetchLimits
+from sparkmirror.transforms.chain import TransformChain
 from tests.unit.making import batch, fetched, record
 
 NETWORK_EXCEPTION = 13
@@ -66,6 +69,11 @@ class Task:
         parts = {0: PartitionInfo(0, 1, 0)}
         self.cluster.topics = {"t": TopicInfo("t", topic_id, False, parts)}
 
+    def unreadable(self, copy: RecordCopy) -> None: ...
+
+    def recovered(self, lane: Lane) -> None:
+        self.troubles.recovered(lane)
+
     def turn(self, now: float) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
@@ -73,8 +81,11 @@ class Task:
             )
             self.troubles.turn(now)
 
-    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None: ...
-    def moved(self, copy: PartitionCopy) -> None: ...
+    def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
+        self.troubles.passed(copy.whole)
+
+    def moved(self, copy: PartitionCopy) -> None:
+        self.troubles.passed(copy)
 
     def changed(self, copy: PartitionCopy) -> None:
         if copy.trouble:
@@ -195,3 +206,72 @@ def test_a_leader_elected_during_a_resume_is_a_new_one() -> None:
     cast(Any, task.troubles)._reporter = SimpleNamespace(resumed=lambda _: None)
     task.troubles.resume([task.copy])
     assert task.copy.source_epoch == 0
+
+
+BY_SECOND = TransformChain.parse(
+    {
+        "transforms": "s",
+        "transforms.s.type": "TimestampRouter",
+        "transforms.s.timestamp.format": "ss",
+    }
+)
+
+
+class Lanes:
+    """A partition whose records go to two topics by turns: the one refuses every sequence number, the other takes all."""
+
+    def __init__(self) -> None:
+        self.task = Task()
+        settings = CopySettings(fetch=FetchLimits(), transforms=BY_SECOND)
+        plan = PartitionPlan("t", 0, "A.t")
+        self.copy = RecordCopy(plan, settings, Budget(1 << 30), self.task)
+        targets = tuple(TargetPosition(f"A.t-0{second}", 0, -1) for second in (0, 1))
+        shape = Shape.of(plan, settings).text
+        self.begin = Position(-1, Numbering(1, 0), transforms=shape, targets=targets)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return [self.copy._lanes[target.key] for target in self.begin.targets]
+
+    def restart(self) -> None:
+        """Go on as a resume lets it, with one record for each of both read."""
+        self.task.troubles._drop_troubles([self.copy])
+        self.copy.restart(self.begin)
+        rows = [record(number)._replace(timestamp=number * 1000) for number in (0, 1)]
+        self.copy.feed(fetched([batch(rows)]))
+        self.copy.offer_to(cast(Any, SimpleNamespace(offer=lambda _: None)))
+
+    def answer(self, lane: Lane, code: int) -> None:
+        sent = lane.next_batch()
+        assert sent is not None
+        lane.result(sent, code, -1 if code else lane.target_offset, None)
+
+
+def test_a_lane_that_is_refused_waits_though_the_one_beside_it_flows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    both, resumes = Lanes(), 0
+    both.restart()
+    for millisecond in range(10_000):
+        now = 10.0 + millisecond / 1000
+        refused, flowing = both.lanes
+        if not refused.trouble:
+            both.answer(refused, messages.UNKNOWN_PRODUCER_ID)
+            both.answer(flowing, messages.NONE)
+        both.task.turn(now)
+        both.task.troubles._retries.tell(now)
+        if both.task.resumed:
+            both.task.resumed.clear()
+            resumes += 1
+            both.restart()
+    assert 3 < resumes < 20
+    assert "retrying t-0 to A.t-00-0: writing to" in caplog.text
+    assert "recovered" not in caplog.text
+    caplog.clear()
+    caplog.set_level("INFO")
+    if both.lanes[0].trouble:
+        both.restart()
+    both.answer(both.lanes[0], messages.NONE)
+    both.task.troubles._retries.tell(100.0)
+    assert "t-0 to A.t-00-0 recovered after" in caplog.text
+    assert both.lanes[0].attempts == 0

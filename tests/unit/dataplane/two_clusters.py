@@ -19,7 +19,7 @@ from sparkmirror.dataplane.opening import TargetOpener
 from sparkmirror.dataplane.partition import Budget, PartitionCopy
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore, StoreAddress
-from sparkmirror.dataplane.record_path import RecordCopy
+from sparkmirror.dataplane.record_path import Lane, RecordCopy
 from sparkmirror.dataplane.record_resume import RecordResumer
 from sparkmirror.dataplane.resume import Loss
 from sparkmirror.dataplane.routing import Routings
@@ -238,6 +238,8 @@ class Copier:
 
     def unreadable(self, copy: RecordCopy) -> None:
         self.error = copy.fetch_error
+
+    def recovered(self, lane: Lane) -> None: ...
 
     def offer(self, copy: PartitionCopy) -> None:
         self._offered[copy] = None
