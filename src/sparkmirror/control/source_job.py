@@ -44,6 +44,8 @@ _WITHOUT_TARGET: TopicPartition = ("", -2)
 """The same while the target does not let us in, where the task would say so."""
 _WITHOUT_SLOT: TopicPartition = ("", -3)
 """The same while its Spark task waits for a slot."""
+_AFTER_FAILED_JOB: TopicPartition = ("", -4)
+"""The same after a Spark job that failed, until the copy tasks of a later one have begun."""
 
 
 class TaskWatcher(Protocol):
@@ -199,12 +201,12 @@ class SourceJob:
         settings = source_settings(next(iter(tasks.values())), self._worker)
         self._start_spark(queries=settings.copy.query is not None)
         wanted = sum(bool(assigned_partitions(task)) for task in tasks.values())
-        there = self._slots.wait(wanted, self._changed, self._tell_no_executor)
-        if there is None:
-            return
-        self._hold_up(_WITHOUT_SLOT, None)
         clusters = Cluster(settings.source), Cluster(settings.target)
         try:
+            there = self._slots.wait(wanted, self._changed, self._tell_no_executor)
+            if there is None:
+                return
+            self._hold_up(_WITHOUT_SLOT, None)
             if settings.copy.query is not None:
                 self._spark.queries.check(settings.copy.query)
             plans = self._plans(settings, tasks, clusters, there)
@@ -222,6 +224,10 @@ class SourceJob:
             self._follow(job, TaskReports(clusters[1], settings))
             if job.error is not None:
                 raise job.error
+        except SparkError as error:
+            if not self._changed.is_set():  # else it may be of tasks that are not wanted any more
+                self._hold_up(_AFTER_FAILED_JOB, str(error))
+            raise
         finally:
             with self._lock:
                 self._is_copying = False
@@ -239,6 +245,7 @@ class SourceJob:
                 self._note(reports.new())
                 self._note_refusal(reports.refused)
                 self._note_late(job, reports)
+                self._note_begun(job)
                 if reason := self._why_plan_again(job):
                     log.info(
                         "Connector %s: planning its Spark tasks again: %s.", self._name, reason
@@ -294,6 +301,19 @@ class SourceJob:
             log.warning("Connector %s: %s", self._name, reason)
             reports.tell_waiting(plans, reason)
         self._hold_up(_WITHOUT_SLOT, reason or None, late, is_again=False)
+
+    def _note_begun(self, job: CopyJob) -> None:
+        """The failure of an earlier job is over for tasks whose copy tasks have all begun."""
+        if not any(_AFTER_FAILED_JOB in standing for standing in list(self._standing.values())):
+            return
+        waiting = {part.task for plan in job.waiting for part in plan.partitions}
+        if job.finished.is_set():  # then nobody knows which had begun
+            return
+        for task, standing in list(self._standing.items()):
+            if task in waiting or standing.pop(_AFTER_FAILED_JOB, None) is None:
+                continue
+            if not standing:
+                self._tell_going_on(task)
 
     def _tell_no_executor(self, reason: str) -> None:
         if not any(_WITHOUT_SLOT in standing for standing in self._standing.values()):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -75,8 +76,10 @@ class Watcher:
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []
         self.attempts: list[int] = []
+        self.errors: list[str] = []
 
     def stands_still(self, task: int, error: str, attempts: int) -> None:
+        self.errors.append(error)
         self.said.append(("stands still", task))
         self.attempts.append(attempts)
 
@@ -244,8 +247,8 @@ def test_it_is_told_from_where_a_query_applies() -> None:
 class Job:
     """A Spark job that runs until it is told to end."""
 
-    error = None
-    waiting = ()
+    error: SparkError | None = None
+    waiting: Sequence[object] = ()
     ledger = ()
 
     def __init__(self) -> None:
@@ -275,6 +278,54 @@ class SparkThatRuns(Spark):
     def submit(self, name: str, plans: Sequence[object]) -> Job:
         self.jobs.append(Job())
         return self.jobs[-1]
+
+
+class SparkWhoseJobsFail(SparkThatRuns):
+    """Its jobs fail as long as `why` is there; later ones run, with Spark tasks that have not begun."""
+
+    def __init__(self, waiting: Sequence[object]) -> None:
+        super().__init__()
+        self.why: SparkError | None = SparkError("sparkmirror is not installed on the executors.")
+        self.is_submit_refused = False
+        self._waiting = waiting
+
+    def submit(self, name: str, plans: Sequence[object]) -> Job:
+        if self.is_submit_refused and self.why is not None:
+            raise self.why
+        job = super().submit(name, plans)
+        job.error, job.waiting = self.why, self._waiting
+        if self.why is not None:
+            job.finished.set()
+        return job
+
+
+def waiting_plan(*tasks: int) -> object:
+    return SimpleNamespace(partitions=[SimpleNamespace(task=task) for task in tasks])
+
+
+@pytest.mark.parametrize("is_submit_refused", [False, True])
+def test_a_spark_job_that_fails_is_shown_until_copy_tasks_of_a_later_one_have_begun(
+    monkeypatch: pytest.MonkeyPatch, is_submit_refused: bool
+) -> None:
+    monkeypatch.setattr("sparkmirror.control.source_job.task_plans", lambda *_: [])
+    monkeypatch.setattr("sparkmirror.control.source_job._LOOK_S", 0.01)
+    spark, watcher = SparkWhoseJobsFail([waiting_plan(0), waiting_plan(1)]), Watcher()
+    spark.is_submit_refused = is_submit_refused
+    job = job_of(cast(Spark, spark), watcher, {0: TASK, 1: TASK})
+    wait_for(lambda: watcher.attempts[-2:] == [1, 1])  # a second job failed
+    assert watcher.said[:2] == [("stands still", 0), ("stands still", 1)]
+    assert "sparkmirror is not installed on the executors." in watcher.errors[0]
+    assert ("goes on", 0) not in watcher.said, "the next one was submitted only"
+    spark.why = None
+    wait_for(lambda: bool(spark.jobs) and not spark.jobs[-1].finished.is_set())
+    spark.jobs[-1].waiting = [waiting_plan(1)]
+    wait_for(lambda: ("goes on", 0) in watcher.said)
+    assert ("goes on", 1) not in watcher.said, "its copy task has not begun"
+    spark.jobs[-1].waiting = []
+    wait_for(lambda: ("goes on", 1) in watcher.said)
+    job.stop()
+    wait_for(lambda: job.has_ended)
+    assert watcher.said[-2:] == [("goes on", 0), ("goes on", 1)]
 
 
 def test_tasks_are_told_to_end_at_once_also_while_nobody_can_say_how_they_fare(
