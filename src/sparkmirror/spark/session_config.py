@@ -23,7 +23,10 @@ _SPECULATION = "spark.speculation"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # A driver that only schedules: small heap, one-thread collector, no second compiler. Its threads go as deep as a query is nested;
 # what they do not use of their stacks is not there.
-_SMALL_DRIVER = "-XX:-CreateCoredumpOnCrash -XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
+_SMALL_DRIVER = "-XX:-CreateCoredumpOnCrash -XX:-UsePerfData -Xss2m"
+_SMALL_COLLECTOR = "-XX:+UseSerialGC"
+_OTHER_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+"""Of two that are asked for, the JVM takes none and ends."""
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 # Queries are worth the second one, for what is run again and again; what Spark does once is most of its code.
 _TWO_COMPILERS = (
@@ -65,10 +68,19 @@ _CLUSTER_DEFAULTS = {
     "spark.executor.failuresValidityInterval": "1h",
     "spark.yarn.am.attemptFailuresValidityInterval": "1h",
 }
-_OLD_NAMES = {
-    "spark.executor.failuresValidityInterval": "spark.yarn.executor.failuresValidityInterval"
+_INSTEAD = {
+    # The old name, which Spark still reads where the new one is not set.
+    "spark.executor.failuresValidityInterval": ("spark.yarn.executor.failuresValidityInterval",),
+    # Spark does not start where its executors' heartbeats, or its looks for late ones, are further apart than this. Without it
+    # `spark.network.timeout` counts. Our other two are shorter than Spark's own, so they fit where those do.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": (
+        "spark.executor.heartbeatInterval",
+        "spark.network.timeout",
+        "spark.network.timeoutInterval",
+        "spark.storage.blockManagerSlaveTimeoutMs",  # its old name
+    ),
 }
-"""Names that Spark still reads where the new one is not set."""
+"""Defaults that are left out where the user has set one of these."""
 _CONNECT_URL = "sc://"
 
 
@@ -113,7 +125,11 @@ def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[st
     """
     local = LocalMaster.parse(user.get("spark.master", "local[*]"))
     defaults = _DEFAULTS | (_CLUSTER_DEFAULTS if local is None else _LOCAL_DEFAULTS)
-    defaults = {key: value for key, value in defaults.items() if _OLD_NAMES.get(key) not in user}
+    defaults = {
+        key: value
+        for key, value in defaults.items()
+        if not any(other in user for other in _INSTEAD.get(key, ()))
+    }
     found = defaults | {key: value for key, value in user.items() if key != _LOG_LEVEL}
     # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
     found[_SPECULATION] = "false"
@@ -126,6 +142,8 @@ def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[st
     ]
     if local is not None:
         options = [_SMALL_DRIVER, _TWO_COMPILERS if queries else _ONE_COMPILER, *options]
+        if not _OTHER_COLLECTOR.search(user.get(_JAVA_OPTIONS, "")):
+            options.append(_SMALL_COLLECTOR)
     found[_JAVA_OPTIONS] = " ".join([*options, user.get(_JAVA_OPTIONS, "")]).strip()
     return found
 

@@ -165,3 +165,42 @@ def test_failures_of_a_cluster_are_not_counted_for_ever() -> None:
     assert interval not in session_config({})
     old = {"spark.yarn.executor.failuresValidityInterval": "2h"}
     assert interval not in session_config({"spark.master": "yarn", **old}), "it would win over it"
+
+
+_HEARTBEAT = "spark.executor.heartbeatInterval"
+_LOST_AFTER = "spark.storage.blockManagerHeartbeatTimeoutMs"
+
+
+def test_executors_of_hosts_that_are_cut_off_are_given_up_soon() -> None:
+    config = session_config({"spark.master": "yarn"})
+    assert (config[_HEARTBEAT], config[_LOST_AFTER]) == ("3s", "15s")
+    assert config["spark.network.timeoutInterval"] == "5s"
+    assert _LOST_AFTER not in session_config({}), "there is no other host"
+    assert session_config({"spark.master": "yarn", _LOST_AFTER: "40s"})[_LOST_AFTER] == "40s"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (
+            _HEARTBEAT,
+            "60s",
+        ),  # Spark wants it to be no longer than the time after which executors are lost
+        ("spark.network.timeoutInterval", "30s"),  # this, too
+        ("spark.network.timeout", "600s"),  # Spark takes it for that time
+        ("spark.storage.blockManagerSlaveTimeoutMs", "60s"),  # what it was called before
+    ],
+)
+def test_when_executors_are_lost_follows_what_the_user_sets(key: str, value: str) -> None:
+    config = session_config({"spark.master": "yarn", key: value})
+    assert _LOST_AFTER not in config
+    assert config[key] == value
+
+
+@pytest.mark.parametrize("theirs", ["-XX:+UseG1GC", "-Da=b -XX:+UseParallelGC -Dc=d"])
+def test_a_jvm_gets_one_garbage_collector(theirs: str) -> None:
+    options = session_config({"spark.driver.extraJavaOptions": theirs})
+    assert "UseSerialGC" not in options["spark.driver.extraJavaOptions"], "it would not start"
+    assert theirs in options["spark.driver.extraJavaOptions"]
+    none = session_config({"spark.driver.extraJavaOptions": "-XX:-UseG1GC"})
+    assert "UseSerialGC" in none["spark.driver.extraJavaOptions"]
