@@ -122,8 +122,8 @@ class SparkSession:
                 self._discard()
             if stops != self._stops:
                 raise SparkError("The Spark session is being stopped.")
-            python = self._user.get("spark.pyspark.python", sys.executable)
-            os.environ.setdefault("PYSPARK_PYTHON", python)
+            if not self._jvm.is_shared:
+                os.environ["PYSPARK_PYTHON"] = self._python  # pyspark looks nowhere else
             try:
                 self._context = self._jvm.open(self._config)
                 self._pulse = Pulse(lambda: self.is_alive, self._jvm.process)
@@ -140,6 +140,12 @@ class SparkSession:
     @property
     def _master(self) -> str:
         return self._user.get("spark.master", "local[*]")
+
+    @property
+    def _python(self) -> str:
+        """What runs on executors. spark-submit exports what it was given, so the environment comes last."""
+        exported = os.environ.get("PYSPARK_PYTHON") or sys.executable
+        return self._user.get("spark.pyspark.python", exported)
 
     @property
     def _has_work(self) -> bool:

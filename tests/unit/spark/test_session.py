@@ -1,0 +1,79 @@
+"""What a Spark session is made of, before there is a JVM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+import pytest
+from pyspark import SparkContext
+
+from sparkmirror.errors import SparkError
+from sparkmirror.spark.session import SparkSession
+
+
+class Jvm:
+    """One that makes no context: what it was asked for is noted."""
+
+    process = None
+
+    def __init__(self, given: Mapping[str, str], *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
+        self._given = dict(given)
+        self.python: str | None = None
+
+    def given(self) -> dict[str, str]:
+        return self._given
+
+    def open(self, config: Mapping[str, str]) -> SparkContext:
+        self.python = os.environ.get("PYSPARK_PYTHON")
+        raise SparkError("There is no JVM.")
+
+    def close(self, context: SparkContext | None) -> None:
+        """There is none."""
+
+
+def python_of(file: Mapping[str, str], jvm: Jvm) -> str | None:
+    with pytest.raises(SparkError, match="There is no JVM"):
+        SparkSession(file, jvm).start()
+    return jvm.python
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "exported", "expected"),
+    [
+        (
+            "/file/python",
+            "/submit/python",
+            "/submit/python",
+            "/file/python",
+        ),  # as spark-submit does
+        (None, "/submit/python", "/exported/python", "/submit/python"),
+        (None, None, "/exported/python", "/exported/python"),
+        (None, None, None, sys.executable),
+    ],
+)
+def test_the_python_of_the_workers_file_wins_then_spark_submits_then_the_environments(
+    monkeypatch: pytest.MonkeyPatch,
+    file: str | None,
+    given: str | None,
+    exported: str | None,
+    expected: str,
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", exported or "")
+    if exported is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+
+    def settings(python: str | None) -> dict[str, str]:
+        return {} if python is None else {"spark.pyspark.python": python}
+
+    assert python_of(settings(file), Jvm(settings(given))) == expected
+
+
+def test_the_environment_of_a_program_with_a_session_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/exported/python")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    assert python_of({"spark.pyspark.python": "/file/python"}, Jvm({}, is_shared=True)) is None
