@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pickle
 import socket
 import ssl
+import struct
 import threading
 import time
 import uuid
@@ -222,6 +224,34 @@ def test_a_message_that_is_too_long_ends_the_link(links: DriverLinks, driver: Dr
     link = DriverLink(driver, job)
     link.send(bytes(5 << 20))
     assert soon(lambda: link.received() == [] and link.is_cut)
+    link.close()
+
+
+def talking(listener: DriverListener, message: bytes) -> DriverLink:
+    """A link whose driver sends this."""
+
+    def take(connection: socket.socket) -> None:
+        with contextlib.closing(connection), contextlib.suppress(OSError):  # the task may hang up
+            connection.recv(20)
+            connection.sendall(b"+")
+            connection.sendall(message)
+
+    listener.serve(Purpose.DRIVER_LINK, take)
+    return DriverLink(listener.driver, uuid.uuid4())
+
+
+def test_a_task_does_not_wait_for_a_message_that_is_too_long(listener: DriverListener) -> None:
+    link = talking(listener, struct.pack(">I", (4 << 20) + 1) + b"{}")
+    with pytest.raises(SparkError, match=r"driver .*4194305 bytes"):
+        soon(lambda: link.is_cut or bool(link.received()))
+    link.close()
+
+
+def test_a_task_that_is_flooded_takes_its_link_for_cut(listener: DriverListener) -> None:
+    link = talking(listener, bytes(32 << 20))
+    assert soon(lambda: link.is_cut)
+    assert len(link._received) < 5 << 20
+    assert link.is_cut, "it stays cut"
     link.close()
 
 

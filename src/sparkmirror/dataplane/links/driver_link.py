@@ -19,6 +19,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from sparkmirror.dataplane.rate_shares import RateShares
+from sparkmirror.errors import SparkError
 
 from .address import Driver, Purpose
 from .connecting import connect, receive_exactly, unreachable
@@ -31,7 +32,7 @@ _ACCEPTED, _CUT = b"+", b"-"
 _ANSWER_S = 60.0
 _LENGTH = struct.Struct(">I")
 _MOST = 4 << 20
-"""Bytes of a message: some 80 for each limited topic that is read."""
+"""Bytes of a message, in both directions: some 80 for each limited topic that is read."""
 _READ = 1 << 16
 
 
@@ -174,7 +175,8 @@ class DriverLink:
         except OSError:
             return True
         self._received += data
-        return not data
+        # One answer is under way at most: more is not of our driver, and nobody reads it.
+        return not data or len(self._received) > _LENGTH.size + _MOST
 
     def send(self, message: bytes) -> None:
         """As much of it as goes now; the rest goes with the next call of `received`."""
@@ -194,12 +196,17 @@ class DriverLink:
         del self._unsent[:sent]
 
     def received(self) -> list[bytes]:
-        """The messages that `is_cut` has found to be there since the last call."""
+        """The messages that `is_cut` has found to be there since the last call. SparkError if one is too long."""
         if self._unsent:
             self._flush()
         found = []
         while len(self._received) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(self._received)[0]
+            (length,) = _LENGTH.unpack_from(self._received)
+            if length > _MOST:
+                raise SparkError(
+                    f"The driver announced a message of {length} bytes: more than {_MOST}."
+                )
+            end = _LENGTH.size + length
             if len(self._received) < end:
                 break
             found.append(bytes(self._received[_LENGTH.size : end]))
