@@ -70,7 +70,7 @@ class SparkSession:
         self._user = {**self._jvm.given(), **settings}
         if not self._jvm.is_shared:
             require_classic(self._user)
-        for note in overruled(self._user):
+        for note in overruled(self._user, is_shared=self._jvm.is_shared):
             log.warning("%s", note)
         self._config = session_config(self._user)
         self._is_for_queries = False

@@ -194,11 +194,17 @@ def require_hadoop(master: str, environment: Mapping[str, str], home: Path) -> N
         )
 
 
-def overruled(user: Mapping[str, str]) -> list[str]:
-    """What the user has set and cannot have, a sentence each."""
-    if user.get(_SPECULATION, "false").lower() == "true":
+def overruled(user: Mapping[str, str], *, is_shared: bool = False) -> list[str]:
+    """What the user has set and cannot have, or had better not, a sentence each. `is_shared`: in a session of others."""
+    if user.get(_SPECULATION, "false").strip().lower() != "true":
+        return []
+    if is_shared:
         return [
-            "spark.speculation=true is ignored: two attempts at one task would copy the same "
-            "partitions, and only one of them counts."
+            "spark.speculation=true stays in force, since sparkmirror did not make this Spark session: Spark may run a task "
+            "twice at once. No record is lost or repeated by that, but the second attempt takes a slot. Set "
+            "spark.speculation=false where the session is made."
         ]
-    return []
+    return [
+        "spark.speculation=true is ignored: two attempts at one task would copy the same "
+        "partitions, and only one of them counts."
+    ]

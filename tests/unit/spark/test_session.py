@@ -77,3 +77,12 @@ def test_the_environment_of_a_program_with_a_session_is_left_alone(
     monkeypatch.setenv("PYSPARK_PYTHON", "/exported/python")
     monkeypatch.delenv("PYSPARK_PYTHON")
     assert python_of({"spark.pyspark.python": "/file/python"}, Jvm({}, is_shared=True)) is None
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_it_is_told_whether_speculation_is_ignored_or_stays_in_force(
+    caplog: pytest.LogCaptureFixture, is_shared: bool
+) -> None:
+    SparkSession({}, Jvm({"spark.speculation": "true"}, is_shared=is_shared))
+    assert ("stays in force" in caplog.text) == is_shared
+    assert ("is ignored" in caplog.text) != is_shared

@@ -94,6 +94,14 @@ def test_a_setting_that_cannot_be_had_is_named() -> None:
     assert "spark.speculation=true is ignored" in note
 
 
+def test_speculation_of_a_session_of_others_is_told_as_what_it_is() -> None:
+    (note,) = overruled({"spark.speculation": "true"}, is_shared=True)
+    assert "ignored" not in note
+    assert "stays in force" in note
+    assert "takes a slot" in note
+    assert overruled({"spark.speculation": "false"}, is_shared=True) == []
+
+
 def test_spark_defaults_are_read_where_spark_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
