@@ -41,6 +41,9 @@ class Jvm(Protocol):
     is_shared: bool
     """Whether the context was made by others, with as many slots as they wanted."""
 
+    takes_options: bool
+    """Whether it is started with our options; else it runs already."""
+
     def given(self) -> dict[str, str]:
         """What the user has set for Spark outside the worker's file."""
 
@@ -58,6 +61,7 @@ class LaunchedJvm:
     """One that we start for a context, and end with it."""
 
     is_shared = False
+    takes_options = True
 
     def __init__(self) -> None:
         self._gateway: Gateway | None = None
@@ -125,6 +129,7 @@ class SubmittedJvm:
     """That of the spark-submit that runs us: the context is ours, the JVM is not."""
 
     is_shared = False
+    takes_options = False
     process = None
 
     def __init__(self) -> None:
@@ -163,6 +168,7 @@ class AdoptedContext:
     """A context of others, in a notebook or an application: never stopped by us."""
 
     is_shared = True
+    takes_options = False
     process = None
 
     def __init__(self, context: SparkContext) -> None:

@@ -72,7 +72,7 @@ class SparkSession:
             require_classic(self._user)
         for note in overruled(self._user, is_shared=self._jvm.is_shared):
             log.warning("%s", note)
-        self._config = session_config(self._user)
+        self._config = session_config(self._user, takes_options=self._jvm.takes_options)
         self._is_for_queries = False
         self._has_warned = False
         self._jobs: WeakSet[CopyJob] = WeakSet()
@@ -115,7 +115,9 @@ class SparkSession:
                 return
             if not self._is_for_queries and queries:
                 self._is_for_queries = True
-                self._config = session_config(self._user, queries=True)
+                self._config = session_config(
+                    self._user, queries=True, takes_options=self._jvm.takes_options
+                )
                 self._discard()
             elif self._context is not None:
                 log.warning("The Spark session was lost; starting a new one.")

@@ -118,10 +118,14 @@ def _conf_folder(home: Path, environment: Mapping[str, str]) -> Path:
     return Path(folder) if folder else home / "conf"
 
 
-def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[str, str]:
+def session_config(
+    user: Mapping[str, str], *, queries: bool = False, takes_options: bool = True
+) -> dict[str, str]:
     """The session's settings: the user's over our defaults.
 
     A local master gets plenty of slots. How many tasks run is decided by `SparkSession.width`.
+
+    Without `takes_options` the JVM runs already: it has its options, and takes a log level by its key.
     """
     local = LocalMaster.parse(user.get("spark.master", "local[*]"))
     defaults = _DEFAULTS | (_CLUSTER_DEFAULTS if local is None else _LOCAL_DEFAULTS)
@@ -130,7 +134,11 @@ def session_config(user: Mapping[str, str], *, queries: bool = False) -> dict[st
         for key, value in defaults.items()
         if not any(other in user for other in _INSTEAD.get(key, ()))
     }
-    found = defaults | {key: value for key, value in user.items() if key != _LOG_LEVEL}
+    found = {**defaults, **user}
+    if (
+        takes_options
+    ):  # the level is one of them; by its key Spark would change it once more, while it runs
+        found.pop(_LOG_LEVEL, None)
     # Of two attempts at one task only the later one is served: a second one beside the first would take its records away.
     found[_SPECULATION] = "false"
     if local is not None:

@@ -17,6 +17,7 @@ class Jvm:
     """One that makes no context: what it was asked for is noted."""
 
     process = None
+    takes_options = True
 
     def __init__(self, given: Mapping[str, str], *, is_shared: bool = False) -> None:
         self.is_shared = is_shared

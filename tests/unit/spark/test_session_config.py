@@ -212,3 +212,11 @@ def test_a_jvm_gets_one_garbage_collector(theirs: str) -> None:
     assert theirs in options["spark.driver.extraJavaOptions"]
     none = session_config({"spark.driver.extraJavaOptions": "-XX:-UseG1GC"})
     assert "UseSerialGC" in none["spark.driver.extraJavaOptions"]
+
+
+def test_a_jvm_that_runs_already_gets_the_log_level_by_its_key() -> None:
+    """Its options cannot be changed any more."""
+    level = {"spark.log.level": "ERROR"}
+    assert session_config(level, takes_options=False)["spark.log.level"] == "ERROR"
+    assert "spark.log.level" not in session_config({}, takes_options=False)
+    assert "spark.log.level" not in session_config(level), "Spark would change the level by it"
