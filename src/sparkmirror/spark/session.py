@@ -229,7 +229,8 @@ class SparkSession:
         if self.is_on_cluster and not is_encrypted(self._config):
             self._warn_of_secrets(plans)
         job = CopyJob(context, name, plans, links, listener.driver)
-        self._jobs.add(job)
+        with self._lock:  # another thread may be looking through them
+            self._jobs.add(job)
         return job
 
     def _warn_of_secrets(self, plans: Sequence[TaskPlan]) -> None:

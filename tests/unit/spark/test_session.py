@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark import SparkContext
@@ -87,3 +90,36 @@ def test_it_is_told_whether_speculation_is_ignored_or_stays_in_force(
     SparkSession({}, Jvm({"spark.speculation": "true"}, is_shared=is_shared))
     assert ("stays in force" in caplog.text) == is_shared
     assert ("is ignored" in caplog.text) != is_shared
+
+
+class Context:
+    """One whose driver tells executors another address than that of this machine alone."""
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+
+    def getConf(self) -> Mapping[str, str]:
+        return {"spark.driver.host": "192.0.2.1", "spark.driver.bindAddress": "127.0.0.2"}
+
+
+def test_jobs_are_not_added_while_another_thread_looks_through_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = SparkSession({}, Jvm({}, is_shared=True))
+    is_locked: list[bool] = []
+
+    class Jobs:
+        def add(self, job: object) -> None:
+            is_locked.append(session._lock.locked())
+
+    class Job:
+        def __init__(self, context: object, name: str, plans: Sequence[Any], *_: object) -> None:
+            self.finished = threading.Event()
+
+    monkeypatch.setattr("sparkmirror.spark.session.CopyJob", Job)
+    monkeypatch.setattr("sparkmirror.spark.session.DriverLinks", lambda _: None)
+    monkeypatch.setattr(session, "_listening", lambda _: SimpleNamespace(driver=None))
+    monkeypatch.setattr(session, "_context", Context("local[2]"))
+    monkeypatch.setattr(session, "_jobs", Jobs())
+    session.submit("mm2", [])
+    assert is_locked == [True]
