@@ -50,6 +50,7 @@ logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reach
 
 _START_LEFT_S = 2.0
 _LEAST_SLOTS = 2
+_LOOPBACK = "127.0.0.1"
 
 
 class SparkSession:
@@ -274,11 +275,16 @@ class SparkSession:
             return self._queries
 
     def _listening(self, context: SparkContext) -> DriverListener:
-        """The listener for tasks: where Spark's own driver listens and says it does. With the lock."""
+        """The listener for tasks: where Spark's own driver listens and says it does; of a local one, for this machine alone.
+
+        With the lock.
+        """
         if self._listener is None:
-            host = _host(context)
-            bind = context.getConf().get("spark.driver.bindAddress") or host
-            secret, ports = new_secret(tls=_is_on_cluster(context)), self._ports
+            is_on_cluster = _is_on_cluster(context)
+            host = _host(context) if is_on_cluster else _LOOPBACK
+            bind = context.getConf().get("spark.driver.bindAddress") if is_on_cluster else None
+            bind = bind or host
+            secret, ports = new_secret(tls=is_on_cluster), self._ports
             try:
                 self._listener = DriverListener(host, bind, secret, ports.driver, ports.tasks)
             except OSError as error:

@@ -123,3 +123,21 @@ def test_jobs_are_not_added_while_another_thread_looks_through_them(
     monkeypatch.setattr(session, "_jobs", Jobs())
     session.submit("mm2", [])
     assert is_locked == [True]
+
+
+@pytest.mark.parametrize(
+    ("master", "address", "bound"),
+    [("local[2]", "127.0.0.1", "127.0.0.1"), ("spark://m:7077", "192.0.2.1", "127.0.0.2")],
+)
+def test_the_driver_of_a_local_session_listens_for_this_machine_alone(
+    master: str, address: str, bound: str
+) -> None:
+    """There is no TLS between it and its tasks."""
+    session = SparkSession({}, Jvm({}, is_shared=True))
+    listener = session._listening(cast(SparkContext, Context(master)))
+    try:
+        assert listener.driver.address.host == address
+        assert listener._socket.getsockname()[0] == bound
+        assert bool(listener.driver.secret.key) == (bound == "127.0.0.2")
+    finally:
+        listener.close()
