@@ -220,3 +220,12 @@ def test_a_jvm_that_runs_already_gets_the_log_level_by_its_key() -> None:
     assert session_config(level, takes_options=False)["spark.log.level"] == "ERROR"
     assert "spark.log.level" not in session_config({}, takes_options=False)
     assert "spark.log.level" not in session_config(level), "Spark would change the level by it"
+
+
+def test_what_spark_sizes_by_the_plenty_of_local_slots_stays_small() -> None:
+    """512 partitions of a frame that says no number took a JVM of 512 MB to the end of its memory."""
+    key = "spark.default.parallelism"
+    assert session_config({"spark.master": "local[3]"})[key] == "3"
+    assert session_config({"spark.master": "local[3]", key: "7"})[key] == "7"
+    assert key not in session_config({"spark.master": "yarn"})
+    assert session_config({})["spark.rpc.netty.dispatcher.numThreads"] == "4"
