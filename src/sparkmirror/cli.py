@@ -49,6 +49,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
     # `--clusters A B`, as MirrorMaker 2 takes it, arrives as one option value and further arguments.
     targets = [alias for text in (*clusters, *more) for alias in text.replace(",", " ").split()]
     signals = _signals()
+    _require_pyspark()
     from sparkmirror.control.runner import MirrorMaker  # pyspark takes long to import
 
     maker = MirrorMaker(read_properties(file), targets or None)
@@ -61,6 +62,7 @@ def run(file: Path, clusters: tuple[str, ...], more: tuple[str, ...]) -> None:
 def worker(file: Path | None) -> None:
     """Run a Connect worker from a connect-distributed.properties FILE, from CONNECT_* variables, or both."""
     signals = _signals()
+    _require_pyspark()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     process = ConnectProcess(WorkerConfig.parse(_worker_properties(file)))
@@ -74,6 +76,7 @@ def worker(file: Path | None) -> None:
 def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
     """Run a Connect worker without a group from FILE, with the connectors of the given files (properties or JSON)."""
     signals = _signals()
+    _require_pyspark()
     from sparkmirror.control.process import ConnectProcess  # pyspark takes long to import
 
     config = WorkerConfig.parse(_worker_properties(file), standalone=True)
@@ -88,6 +91,13 @@ def _signals() -> Signals:
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started us
         signals.end_with_parent()
     return signals
+
+
+def _require_pyspark() -> None:
+    """ConfigError, before anything is started, if sparkmirror does not run on the PySpark that is installed."""
+    from sparkmirror.spark.versions import require_installed  # pyspark takes long to import
+
+    require_installed()
 
 
 def _worker_properties(file: Path | None) -> dict[str, str]:

@@ -62,10 +62,14 @@ def start(
 ) -> RunningMirror:
     """Run the flows of an mm2.properties file on a running Spark session, in the background.
 
-    `clusters`: only the flows into these. ConfigError if the file is wrong, or if the session has no JVM of this process, as with
-    Spark Connect. sparkmirror must be installed on the executors, or come with `spark.archives` (see `sparkmirror pack`).
+    `clusters`: only the flows into these. ConfigError if the file is wrong, if sparkmirror does not run on this PySpark, or if
+    the session has no JVM of this process, as with Spark Connect. sparkmirror must be installed on the executors, or come with
+    `spark.archives` (see `sparkmirror pack`).
     """
     # pyspark takes long to import, and most who import this package do not call this.
+    from sparkmirror.spark.versions import require_installed
+
+    require_installed()
     from sparkmirror.control.runner import MirrorMaker
     from sparkmirror.spark.jvm import AdoptedContext
 

@@ -32,6 +32,11 @@ def require_supported(version: str, *, queries: bool) -> None:
     )
 
 
+def require_installed() -> None:
+    """ConfigError unless the PySpark of this process can copy. Other modules of ours cannot even be imported with some."""
+    require_supported(pyspark.__version__, queries=False)
+
+
 def versions() -> dict[str, str]:
     """What a driver and its executors must have in common, in this process."""
     return {
