@@ -18,6 +18,7 @@ MOST_OF_MEAN = 1.25
 _COUNTS_AS = 0.1
 """A partition costs something by being there: a tenth of what the mean partition costs, or so."""
 _WORTH_MOVING = 0.9
+"""Where no placing keeps to the limit, the old one stays unless the new one is better by a tenth."""
 _ROUNDS = 3
 
 
@@ -93,7 +94,8 @@ def place(
             return _spread(kept, weight)
         kept = _kept(keys, weight, tasks, _numbers(kept))
     fresh = _filled([[] for _ in range(tasks)], sorted(keys, key=weight.__getitem__)[::-1], weight)
-    is_better = _most(fresh, weight) < _most(kept, weight) * _WORTH_MOVING
+    most = _most(fresh, weight)
+    is_better = most <= limit or most < _most(kept, weight) * _WORTH_MOVING
     return _spread(fresh if is_better else kept, weight)
 
 

@@ -77,6 +77,22 @@ def test_one_heavy_partition_gets_a_task_of_its_own() -> None:
     assert placed[0] == [0]
 
 
+@pytest.mark.parametrize(
+    ("loads", "tasks", "before"),
+    [
+        ([7.0, 10.0, 8.0], 2, [0, 0, 1]),
+        ([4.0, 6.0, 7.0, 9.0], 3, [1, 0, 1, 1]),
+        ([5.0, 4.0, 10.0, 2.0, 6.0, 1.0], 4, [0, 0, 0, 3, 1, 3]),
+    ],
+)
+def test_the_limit_is_met_where_only_a_placing_that_moves_more_meets_it(
+    loads: list[float], tasks: int, before: list[int]
+) -> None:
+    known = dict(enumerate(loads))
+    placed = place(list(known), known, tasks, dict(enumerate(before)))
+    assert most_of_mean(placed, known) <= MOST_OF_MEAN
+
+
 def test_a_new_partition_moves_no_other() -> None:
     before = {key: key % 2 for key in range(6)}
     placed = place(range(7), dict.fromkeys(range(6), 1e6), 2, before)
