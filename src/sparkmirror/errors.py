@@ -15,6 +15,7 @@
     │   ├── Superseded         a newer copy of the same flow has taken this partition over
     │   └── QueryFailed        a query does not get through with its records
     ├── SparkError             the Spark session or job ended without being asked to
+    │   └── NoSlot             a Spark task waits for a slot
     └── ConnectError           a Connect worker cannot do what was asked of it (HTTP 500)
         ├── BadRequest         400: the request or the connector's config is wrong
         ├── Forbidden          403: switched off, or signed with another key
@@ -127,6 +128,10 @@ class SparkError(SparkMirrorError):
     """The Spark session or job ended without being asked to."""
 
     retriable = True
+
+
+class NoSlot(SparkError):
+    """A Spark task waits for a slot. It begins by itself when it gets one: nothing is to be tried again, or given up."""
 
 
 class ConnectError(SparkMirrorError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.errors import ConnectError, KafkaError, NotFound, SparkMirrorError
+from sparkmirror.errors import ConnectError, KafkaError, NoSlot, NotFound, SparkMirrorError
 from sparkmirror.kafka.cluster import back_off
 from sparkmirror.spark.session import SparkSession
 
@@ -396,7 +396,7 @@ class ConnectHerder:
             self._failed.pop(item, None)
         for waiter in self._waiters.pop(item, []):
             waiter.set()
-        if state is State.FAILED:
+        if state is State.FAILED and not isinstance(error, NoSlot):
             self.requests.soon(lambda: self._plan_restart(item, connector))
 
     def _plan_restart(self, item: Item, connector: str) -> None:

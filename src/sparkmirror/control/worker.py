@@ -14,7 +14,7 @@ from typing import Protocol
 from sparkmirror.config.providers import resolve_named
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.connector import Connector
-from sparkmirror.errors import ConfigError, SparkMirrorError
+from sparkmirror.errors import ConfigError, NoSlot, SparkMirrorError
 from sparkmirror.spark.session import SparkSession
 from sparkmirror.veil import VEIL
 
@@ -95,6 +95,9 @@ class _JobWatcher:
     def stands_still(self, task: int, error: str, attempts: int) -> None:
         failure = SparkMirrorError(error)
         self._events.task_said(TaskId(self._name, task), State.FAILED, failure, attempts)
+
+    def waits(self, task: int, reason: str) -> None:
+        self._events.task_said(TaskId(self._name, task), State.FAILED, NoSlot(reason))
 
     def goes_on(self, task: int) -> None:
         log.info("Task %s goes on.", TaskId(self._name, task))

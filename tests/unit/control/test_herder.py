@@ -21,7 +21,7 @@ from sparkmirror.control.states import State, TargetState, TaskId
 from sparkmirror.control.status_store import StatusStore
 from sparkmirror.control.stores import Stores
 from sparkmirror.control.topic_log import STOP_S, OnRecord, Row
-from sparkmirror.errors import ConnectionFailed, KafkaError
+from sparkmirror.errors import ConnectionFailed, KafkaError, NoSlot
 from sparkmirror.spark.session import SparkSession
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -226,6 +226,25 @@ def test_a_note_is_shown_while_the_connector_runs_whichever_comes_first() -> Non
         wait_for(lambda: note() == "placed again")
         herder.connector_said("c", State.PAUSED, None)
         wait_for(lambda: note() == "")
+
+
+def test_a_task_that_waits_for_a_slot_is_not_given_up_without_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_up: list[TaskId] = []
+    with running(Cluster()) as worker:
+        herder = worker.herder
+        props = {"connector.class": "MirrorSourceConnector", "errors.restart.enabled": "false"}
+        worker.stores.configs.put_connector("c", props, TargetState.STOPPED)
+        monkeypatch.setattr(herder.worker, "mends_itself", lambda _: True)
+        monkeypatch.setattr(herder.worker, "give_up", given_up.append)
+        wait_for(lambda: "c" in worker.stores.configs.snapshot().connectors)
+        herder.task_said(TaskId("c", 0), State.FAILED, NoSlot("1 of 2 Spark tasks wait"))
+        herder.task_said(TaskId("c", 1), State.FAILED, KafkaError("too large"))
+        wait_for(lambda: bool(given_up))
+        worker.wait_idle()
+    assert given_up == [TaskId("c", 1)]
+    assert herder.has_failed(TaskId("c", 0)), "it is shown all the same"
 
 
 def test_a_note_on_a_task_is_shown_while_it_runs_or_stands_still(
