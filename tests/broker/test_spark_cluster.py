@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from kafka_tools import wait_for
+from kafka_tools import consume, wait_for
 from running import Mirror
 from spark_cluster import SparkCluster
 from spread import SpreadTopic, keys, submitted
 
+from sparkmirror.formats.progress import decode as decode_progress
 from sparkmirror.tools.clusters import KafkaCluster, free_port
 
 pytestmark = pytest.mark.slow
 Unique = Callable[[str], str]
 FLOWS_ON_S = 15.0
+SAID_WITHIN_S = 20.0
 IDLE_S = 5
 DYNAMIC = {
     "spark_dynamicAllocation_enabled": "true",
@@ -38,6 +40,21 @@ def topic(
 
 def executors_of(spark: SparkCluster) -> list[int]:
     return [len(node.executors()) for node in spark.nodes]
+
+
+def waiting(topic: SpreadTopic) -> set[int]:
+    """The partitions of which the progress reports say that they wait for a slot."""
+    rows = [
+        row
+        for record in consume(topic.target.bootstrap, "mm2-progress.A.internal")
+        for row in decode_progress(record.value or b"").partitions
+    ]
+    last = {row.partition: row for row in rows if row.topic == topic.topic}
+    return {
+        number
+        for number, row in last.items()
+        if row.state == "WAITING" and row.error.startswith("No Spark task can run: no executor")
+    }
 
 
 def test_the_slots_of_all_nodes_are_used(topic: SpreadTopic, tmp_path: Path) -> None:
@@ -76,9 +93,11 @@ def test_nodes_that_come_late_are_used(topic: SpreadTopic, tmp_path: Path) -> No
     """A cluster without nodes is told of; the first one is used as soon as it is there, and so is the second."""
     with SparkCluster(tmp_path) as spark, Mirror(tmp_path, keys(topic, spark.url, 4)) as mirror:
         topic.add()
+        mirror.wait_until_says("is ready.", 60)
         mirror.wait_until_says(
-            f"No Spark task can run: no executor is registered at {spark.url}", 40
+            f"No Spark task can run: no executor is registered at {spark.url}", SAID_WITHIN_S
         )
+        wait_for("progress says it of each partition", lambda: waiting(topic) == {*range(6)})
         spark.add_node(2)
         topic.arrives()
         wait_for("two Spark tasks", lambda: submitted(mirror)[-1:] == [2])

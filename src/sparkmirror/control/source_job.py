@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Protocol
 
 from sparkmirror.config.worker import WorkerConfig
@@ -31,12 +33,14 @@ from .job_slots import JobSlots
 from .partition_loads import PartitionLoads
 from .plan_files import PlanFiles
 from .query_reach import QueryReach
-from .task_plans import Room, task_plans
-from .task_reports import TaskReports
+from .task_plans import Room, task_plans, unplaced, wanted_tasks
+from .task_reports import WAITING, TaskReports
 
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _STEADY_S = 30.0
+_TELL_AGAIN_S = 30.0
+"""Who reads progress takes an older report for that of a task which is gone."""
 _RETRY_WAITS_S = (0.2, 10.0)
 _WITHOUT_SPARK: TopicPartition = ("", -1)
 """Stands for all partitions of a task while there is no Spark session."""
@@ -53,6 +57,9 @@ class TaskWatcher(Protocol):
 
     def stands_still(self, task: int, error: str, attempts: int) -> None:
         """At least one partition of the task does not go on; it is tried again by itself. Told again at each new attempt."""
+
+    def waits(self, task: int, reason: str) -> None:
+        """Nothing but a slot is missing: it begins by itself. Told again when the reason changes."""
 
     def goes_on(self, task: int) -> None:
         """All partitions of a task that stood still go on."""
@@ -83,7 +90,8 @@ class SourceJob:
         self._worker = worker
         self._spark = spark
         self._spark_tasks = 0
-        self._slots = JobSlots(spark)
+        self._slots = JobSlots(spark, self)
+        self._told_waiting, self._told_waiting_at = "", 0.0
         self._loads = PartitionLoads()
         self._files = PlanFiles()
         self._counts = CopyCounts()
@@ -104,8 +112,8 @@ class SourceJob:
         self.is_alive = True
         """False while nothing will be copied before the tasks change."""
         self._standing: dict[int, dict[TopicPartition, Standing]] = {}
-        self._attempts: dict[int, int] = {}
-        """Of tasks that stand still: the count that the watcher got last."""
+        self._told: dict[int, tuple[int, str, bool]] = {}
+        """Of tasks that stand still, what the watcher got last: attempts, the reason for waiting, whether only that is told."""
         self._refused: AccessFailed | None = None
         self._reaches: dict[int, QueryReach] = {}
         """By task, from which offsets on the query applies."""
@@ -120,7 +128,7 @@ class SourceJob:
             self._tasks = dict(tasks)
             for gone in [task for task in self._standing if task not in tasks]:
                 self._standing.pop(gone)  # if it comes back it starts without them
-                self._attempts.pop(gone, None)
+                self._told.pop(gone, None)
                 self._reaches.pop(gone, None)
             self._end_copying()
 
@@ -198,18 +206,19 @@ class SourceJob:
             self._leave()
             self._changed.wait()
             return
+        began = time.monotonic()
         settings = source_settings(next(iter(tasks.values())), self._worker)
         self._start_spark(queries=settings.copy.query is not None)
-        wanted = sum(bool(assigned_partitions(task)) for task in tasks.values())
+        wanted = wanted_tasks(settings, tasks, is_roomy=self._spark.is_roomy)
+        tell = partial(self._tell_none, settings, tasks)
         clusters = Cluster(settings.source), Cluster(settings.target)
         try:
-            there = self._slots.wait(wanted, self._changed, self._tell_no_executor)
-            if there is None:
+            if not self._slots.wait(wanted, began, self._changed, tell):
                 return
-            self._hold_up(_WITHOUT_SLOT, None)
+            self._tell_waiting("", (), lambda: None)
             if settings.copy.query is not None:
                 self._spark.queries.check(settings.copy.query)
-            plans = self._plans(settings, tasks, clusters, there)
+            plans = self._plans(settings, tasks, clusters)
             with self._lock:
                 if self._changed.is_set():
                     return
@@ -219,7 +228,7 @@ class SourceJob:
                 config.source_alias, config.target_alias, self._name
             )
             job = self._job = self._spark.submit(self._name, plans)
-            self._slots.submitted(len(plans), wanted)
+            self._slots.submitted(len(plans))
             log.info("Connector %s: %d Spark task(s) submitted.", self._name, len(plans))
             self._follow(job, TaskReports(clusters[1], settings))
             if job.error is not None:
@@ -270,13 +279,10 @@ class SourceJob:
         settings: SourceSettings,
         tasks: Mapping[int, Mapping[str, str]],
         clusters: tuple[Cluster, Cluster],
-        there: int,
     ) -> list[TaskPlan]:
-        slots, width = self._spark.slots, self._spark.width(there)
-        slots.enter(self, width)
         is_roomy = self._spark.is_roomy
         loads = self._loads.at(int(time.time() * 1000))
-        room = Room(slots.share(width), is_roomy, loads, self._placed)
+        room = Room(self._slots.plan(), is_roomy, loads, self._placed)
         plans = task_plans(self._name, settings, tasks, clusters, room)
         if self._spark.is_on_cluster:
             plans = self._files.put_into(plans)
@@ -297,10 +303,7 @@ class SourceJob:
         """A Spark task that waits for a slot cannot report."""
         plans, reason = self._slots.late(job)
         late = {part.task for plan in plans for part in plan.partitions}
-        if plans and not any(_WITHOUT_SLOT in self._standing.get(task, {}) for task in late):
-            log.warning("Connector %s: %s", self._name, reason)
-            reports.tell_waiting(plans, reason)
-        self._hold_up(_WITHOUT_SLOT, reason or None, late, is_again=False)
+        self._tell_waiting(reason, late, lambda: reports.tell_waiting(plans, reason))
 
     def _note_begun(self, job: CopyJob) -> None:
         """The failure of an earlier job is over for tasks whose copy tasks have all begun."""
@@ -315,10 +318,28 @@ class SourceJob:
             if not standing:
                 self._tell_going_on(task)
 
-    def _tell_no_executor(self, reason: str) -> None:
-        if not any(_WITHOUT_SLOT in standing for standing in self._standing.values()):
+    def _tell_none(
+        self, settings: SourceSettings, tasks: Mapping[int, Mapping[str, str]], reason: str
+    ) -> None:
+        """There is no executor, so nothing is planned."""
+
+        def report() -> None:
+            with closing(Cluster(settings.target)) as target:
+                plans = unplaced(self._name, settings, tasks)
+                TaskReports(target, settings).tell_waiting(plans, reason)
+
+        self._tell_waiting(reason, tasks, report)
+
+    def _tell_waiting(self, reason: str, late: Collection[int], report: Callable[[], None]) -> None:
+        """Of connector tasks that wait for a slot, in log, state, note and progress; an empty reason: none does."""
+        now, is_new = time.monotonic(), reason != self._told_waiting
+        self._told_waiting = reason
+        if reason and is_new:
             log.warning("Connector %s: %s", self._name, reason)
-        self._hold_up(_WITHOUT_SLOT, reason, is_again=False)
+        self._hold_up(_WITHOUT_SLOT, reason or None, late, is_again=False)
+        if reason and (is_new or now - self._told_waiting_at >= _TELL_AGAIN_S):
+            self._told_waiting_at = now
+            report()
 
     def _start_spark(self, *, queries: bool) -> None:
         """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
@@ -340,11 +361,16 @@ class SourceJob:
         """All tasks, or `only` these, stand still for a reason; None: they do not any more. `is_again`: it was tried again."""
         for task, standing in list(self._standing.items()):
             before = standing.pop(why, None)
-            if reason is not None and (only is None or task in only):
+            is_held_up = reason is not None and (only is None or task in only)
+            if before is not None and why == _WITHOUT_SLOT and not is_held_up:
+                self._watcher.noted(task, self._note_of(task))
+            if reason is not None and is_held_up:
                 attempts = 0 if before is None else before.attempts + is_again
                 standing[why] = Standing(reason, attempts)
                 self._tell_standing(task, standing)
-            elif before is not None and not standing:
+            elif before is not None and standing:
+                self._tell_standing(task, standing)
+            elif before is not None:
                 self._tell_going_on(task)
 
     def share_changed(self, share: int) -> None:
@@ -355,12 +381,7 @@ class SourceJob:
     def _leave(self) -> None:
         self._counts.assign(())
         self._show_counts()
-        try:
-            there = self._spark.executors()
-            width = self._spark.width(0 if there is None else there.slots)
-        except SparkError:  # the session is gone, and its slots with it
-            width = 1
-        self._spark.slots.leave(self, width)
+        self._slots.leave()
 
     def _note(self, reports: Sequence[Progress]) -> None:
         self._loads.note(reports)
@@ -380,6 +401,8 @@ class SourceJob:
         stood = bool(standing)
         for row in report.partitions:
             key = (row.topic, row.partition)
+            if row.state == WAITING:  # what we have said ourselves
+                continue
             if row.error:
                 standing[key] = Standing(row.error, row.attempts)
             else:
@@ -395,15 +418,31 @@ class SourceJob:
     def _tell_reach(self, report: Progress) -> None:
         reach = self._reaches.get(report.task)
         if reach is not None and reach.take(report.partitions) and not self._stopping.is_set():
-            self._watcher.noted(report.task, reach.note)
+            self._watcher.noted(report.task, self._note_of(report.task))
+
+    def _note_of(self, task: int) -> str:
+        """What people should know of a task."""
+        waits = self._standing.get(task, {}).get(_WITHOUT_SLOT)
+        reach = self._reaches.get(task)
+        notes = "" if waits is None else waits.error, "" if reach is None else reach.note
+        return " ".join(filter(None, notes))
 
     def _tell_standing(self, task: int, standing: Mapping[TopicPartition, Standing]) -> None:
+        waits = standing.get(_WITHOUT_SLOT)
+        reason = "" if waits is None else waits.error
         attempts = max(each.attempts for each in standing.values())
-        if self._attempts.get(task) != attempts:
-            self._attempts[task] = attempts
+        only_waits = standing.keys() == {_WITHOUT_SLOT}
+        if self._told.get(task) == (attempts, reason, only_waits):
+            return
+        self._told[task] = attempts, reason, only_waits
+        if waits is not None:
+            self._watcher.noted(task, self._note_of(task))
+        if only_waits:
+            self._watcher.waits(task, reason)
+        else:
             errors = sorted({each.error for each in standing.values()})
             self._watcher.stands_still(task, "\n".join(errors), attempts)
 
     def _tell_going_on(self, task: int) -> None:
-        self._attempts.pop(task, None)
+        self._told.pop(task, None)
         self._watcher.goes_on(task)

@@ -82,6 +82,41 @@ def task_plans(
     ]
 
 
+def wanted_tasks(
+    settings: SourceSettings, tasks: Mapping[int, Mapping[str, str]], *, is_roomy: bool
+) -> int:
+    """How many slots the connector tasks can use: one each, and one more for partitions with a query if there are others."""
+    topics = [{topic for topic, _ in assigned_partitions(config)} for config in tasks.values()]
+    if settings.copy.query is None:
+        return sum(map(bool, topics))
+    asks = {topic: settings.asks(topic) for topic in set().union(*topics)}
+    kinds = [{asks[topic] for topic in each} for each in topics]
+    plain, queried = sum(False in each for each in kinds), sum(True in each for each in kinds)
+    return max(plain, queried) if is_roomy else plain + queried
+
+
+def unplaced(
+    name: str, settings: SourceSettings, tasks: Mapping[int, Mapping[str, str]]
+) -> list[TaskPlan]:
+    """Plans that tell which partitions wait for a slot, of tasks that cannot be planned; they have no positions."""
+    return [
+        TaskPlan(
+            flow=name,
+            index=task,
+            stamp=0,
+            source=settings.source,
+            target=settings.target,
+            store=settings.store,
+            settings=settings.copy,
+            partitions=tuple(
+                PartitionPlan(topic, number, settings.remote(topic), task=task)
+                for topic, number in assigned_partitions(config)
+            ),
+        )
+        for task, config in tasks.items()
+    ]
+
+
 def _caps(
     settings: SourceSettings,
     tasks: Mapping[int, Mapping[str, str]],

@@ -22,6 +22,8 @@ from sparkmirror.kafka.row_batches import append_items
 
 log = logging.getLogger(__name__)
 _LOOK_BACK = 50
+WAITING = "WAITING"
+"""The state of partitions whose Spark task waits for a slot."""
 _Row = tuple[int, bytes]
 """A task, and an encoded partition of it."""
 
@@ -94,7 +96,7 @@ class TaskReports:
         now = int(time.time() * 1000)
 
         def append(some: Sequence[_Row]) -> None:
-            reports = progress.encode_tasks(self._connector, now, now, some)
+            reports = progress.encode_tasks(self._connector, self._began, now, some)
             kafka_log.append(self._target, self._topic, 0, records.control_batch(reports, now))
 
         try:
@@ -102,7 +104,7 @@ class TaskReports:
         except KafkaError as error:
             log.warning(
                 "Connector %s: the report that %d partitions wait for a Spark slot could not be written to topic %s: %s "
-                "The status of their tasks says that they wait; the topic shows these partitions again once their tasks run.",
+                "The status of their tasks says that they wait; next try in 30 s.",
                 self._connector,
                 len(rows),
                 self._topic,
@@ -116,7 +118,7 @@ def _waiting(plan: TaskPlan, reason: str) -> Iterator[_Row]:
         position = positions.get(part.key)
         offset = 0 if position is None else position.next_offset
         row = PartitionProgress(
-            part.topic, part.partition, part.remote, offset, -1, 0, 0, -1, -1, "WAITING", reason
+            part.topic, part.partition, part.remote, offset, -1, 0, 0, -1, -1, WAITING, reason
         )
         yield part.task, progress.encode_partition(row)
 

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 
 _DRIVER = "driver"
 _INSTANCES = 2
+_LOST_STEADY_S, _LOST_AT_MOST_S = 3.0, 7.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +94,31 @@ def is_dynamic(settings: Mapping[str, str]) -> bool:
 
 
 class ExecutorWatch:
-    """Tells when a job of `tasks` Spark tasks should be planned again because executors came or went.
+    """Tells when a job of `tasks` Spark tasks should be planned again because executors, or its share of the slots, changed.
 
-    At once when there are fewer slots than tasks, since a task would wait for one for as long as the others run; else when
-    nothing has changed for `steady` seconds, so that executors that come one after the other cost one planning.
+    At once when it may have fewer slots than tasks, since a task would wait for one for as long as the others run. After a lost
+    executor when nothing has changed for 3 s, and after 7 s in any case. Else, where there is more room, when nothing has
+    changed for `steady` seconds, so that executors that come one after the other cost one planning.
     """
 
-    def __init__(self, planned: Executors, tasks: int, steady: float) -> None:
+    def __init__(self, planned: Executors, tasks: int, share: int, steady: float) -> None:
         self._planned = planned
         self._tasks = tasks
+        self._share = share
         self._steady = steady
-        self._last = planned
+        self._last = planned, share
         self._since = 0.0
+        self._lost_at: float | None = None
 
-    def is_due(self, now: Executors, at: float) -> bool:
-        if now != self._last:
-            self._last, self._since = now, at
-        if now.slots < self._tasks:
+    def is_due(self, there: Executors, share: int, now: float) -> bool:
+        """`share`: how many slots of these executors the job may use now."""
+        if (there, share) != self._last:
+            self._last, self._since = (there, share), now
+        if share < self._tasks:
             return True
-        return now != self._planned and at - self._since >= self._steady
+        if self._planned.ids - there.ids:
+            self._lost_at = now if self._lost_at is None else self._lost_at
+            return now - self._since >= _LOST_STEADY_S or now - self._lost_at >= _LOST_AT_MOST_S
+        self._lost_at = None
+        is_changed = there != self._planned or share > self._share
+        return is_changed and now - self._since >= self._steady

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.traceback_utils import SCCallSiteSync
@@ -27,6 +28,13 @@ from .worker import plan_row, run_plans
 _CANCEL_AGAIN_S = 0.25
 _environment = threading.Lock()
 """Held while the environment of Python workers is another."""
+
+
+class Launched(NamedTuple):
+    """Spark tasks that have a slot, and those that are done."""
+
+    active: int
+    completed: int
 
 
 class CopyJob:
@@ -104,15 +112,15 @@ class CopyJob:
 
     @property
     def waiting(self) -> list[TaskPlan]:
-        """The plans whose Spark tasks have not begun."""
+        """The plans whose Spark tasks have not begun, or have ended: in order, or to be tried again by Spark."""
         if self.finished.is_set():
             return []
         begun = self._links.begun(self._id)
         return [plan for plan in self._plans if plan.index not in begun]
 
     @property
-    def launched(self) -> int:
-        """How many of its Spark tasks have had a slot; SparkError once the session is gone."""
+    def launched(self) -> Launched:
+        """How many of its Spark tasks have a slot, and are done; SparkError once the session is gone."""
         try:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(self._id))]
@@ -120,7 +128,11 @@ class CopyJob:
             stages = [tracker.getStageInfo(number) for number in numbers]
         except CALL_ERRORS as error:
             raise failure("The Spark session is gone", error, self._context) from error
-        return sum(each.numActiveTasks + each.numCompletedTasks for each in stages if each)
+        known = [each for each in stages if each]
+        return Launched(
+            sum(each.numActiveTasks for each in known),
+            sum(each.numCompletedTasks for each in known),
+        )
 
     def let_go(self) -> None:
         """Let the tasks finish what is in flight, write their positions and end; nobody is waited for."""

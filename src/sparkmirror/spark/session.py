@@ -51,6 +51,8 @@ logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say reach
 _START_LEFT_S = 2.0
 _LEAST_SLOTS = 2
 _LOOPBACK = "127.0.0.1"
+_LIKELY_SLOTS = 8
+"""With dynamic allocation without a limit."""
 
 
 class SparkSession:
@@ -263,16 +265,26 @@ class SparkSession:
 
                 is_local = self._local is not None
                 there = self.executors()
-                if there is not None and there.slots < _LEAST_SLOTS:
+                if there is not None and not self._has_room_for_queries(there.slots):
                     raise SparkError(
-                        "Spark has one slot only, which the copy itself takes: there is none for queries.",
+                        f"Spark has {there.slots} slot(s): one is for the copy itself, and queries need another one.",
                         "Give the executors more cores.",
                     )
-                width = self.width(0) if there is None else _query_slots(there.slots)
+                width = self.width(0) if there is None else self._query_width(there.slots)
                 process = self._jvm.process if is_local else None
                 jvm = None if process is None else process.pid
                 self._queries = QueryEngine(context, self._listening(context), width, jvm=jvm)
             return self._queries
+
+    def _has_room_for_queries(self, slots: int) -> bool:
+        """With dynamic allocation those count that may come: jobs that wait for a slot ask for executors."""
+        most = (self.promised or _LEAST_SLOTS) if self.is_dynamic else slots
+        return max(slots, most) >= _LEAST_SLOTS
+
+    def _query_width(self, slots: int) -> int:
+        """How many tasks a job of a query has: also on the executors that will come."""
+        most = (self.promised or _LIKELY_SLOTS) if self.is_dynamic else slots
+        return _query_slots(max(slots, most))
 
     def _listening(self, context: SparkContext) -> DriverListener:
         """The listener for tasks: where Spark's own driver listens and says it does; of a local one, for this machine alone.

@@ -1,4 +1,4 @@
-"""Spark's slots, shared between the jobs of a process: jobs in, how many tasks each may have out.
+"""Spark's slots, shared between the jobs of a process: what each job wants in; how many tasks each may have out.
 
 A task runs until its epoch is over, so a job that waits for a slot would wait for very long: nobody takes more than a share.
 """
@@ -6,6 +6,7 @@ A task runs until its epoch is over, so a job that waits for a slot would wait f
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -13,6 +14,16 @@ class Sharer(Protocol):
     """A job that has slots. Called from any thread."""
 
     def share_changed(self, share: int) -> None: ...
+
+
+def shares(total: int, wanted: Sequence[int]) -> list[int]:
+    """Max-min fairness: no job gets more than it wants, the rest is shared equally; each gets at least one."""
+    found = [1] * len(wanted)
+    left = total
+    for number, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        found[index] = max(1, min(wanted[index], left // (len(wanted) - number)))
+        left = max(0, left - found[index])
+    return found
 
 
 class Slots:
@@ -23,30 +34,31 @@ class Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: list[Sharer] = []
+        self._wanted: dict[Sharer, int] = {}
 
-    def enter(self, job: Sharer, total: int) -> None:
-        self._change(job, total, is_in=True)
+    def enter(self, job: Sharer, wanted: int, total: int) -> None:
+        """From now on the job shares, or wants another number of slots than before."""
+        with self._lock:
+            if self._wanted.get(job) == wanted:
+                return
+            self._wanted[job] = wanted
+        self._tell_others(job, total)
 
     def leave(self, job: Sharer, total: int) -> None:
-        self._change(job, total, is_in=False)
-
-    def _change(self, job: Sharer, total: int, *, is_in: bool) -> None:
         with self._lock:
-            if is_in == (job in self._jobs):
+            if self._wanted.pop(job, None) is None:
                 return
-            if is_in:
-                self._jobs.append(job)
-            else:
-                self._jobs.remove(job)
-            others = [other for other in self._jobs if other is not job]
-            share = self._share(total)
-        for other in others:
-            other.share_changed(share)
+        self._tell_others(job, total)
 
-    def share(self, total: int) -> int:
+    def _tell_others(self, job: Sharer, total: int) -> None:
+        for other, share in self._shares(total).items():
+            if other is not job:
+                other.share_changed(share)
+
+    def share(self, job: Sharer, total: int) -> int:
+        """How many slots the job may use, which has entered."""
+        return self._shares(total)[job]
+
+    def _shares(self, total: int) -> dict[Sharer, int]:
         with self._lock:
-            return self._share(total)
-
-    def _share(self, total: int) -> int:
-        return max(1, total // max(1, len(self._jobs)))
+            return dict(zip(self._wanted, shares(total, list(self._wanted.values())), strict=True))

@@ -14,10 +14,13 @@ import pytest
 
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.control.source_job import SourceJob
+from sparkmirror.control.task_reports import TaskReports
 from sparkmirror.control.worker import _as_written
+from sparkmirror.dataplane.plan import TaskPlan
 from sparkmirror.errors import QueryRefused, SparkError, SparkMirrorError
 from sparkmirror.formats.progress import PartitionProgress, Progress
 from sparkmirror.spark.accumulators import Lag
+from sparkmirror.spark.executors import Executors
 from sparkmirror.spark.session import SparkSession
 from sparkmirror.spark.slots import Slots
 
@@ -59,8 +62,9 @@ class Spark:
         self.may_start.set()
         self.starts = 0
 
-    def executors(self) -> None:
+    def executors(self) -> Executors | None:
         """It is a local one."""
+        return None
 
     def width(self, slots: int) -> int:
         return 1
@@ -82,6 +86,9 @@ class Watcher:
         self.errors.append(error)
         self.said.append(("stands still", task))
         self.attempts.append(attempts)
+
+    def waits(self, task: int, reason: str) -> None:
+        self.said.append((f"waits: {reason}", task))
 
     def goes_on(self, task: int) -> None:
         self.said.append(("goes on", task))
@@ -345,6 +352,69 @@ def test_tasks_are_told_to_end_at_once_also_while_nobody_can_say_how_they_fare(
     wait_for(lambda: job.has_ended)
 
 
+def test_waiting_for_a_slot_is_told_in_log_state_note_and_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[tuple[list[tuple[str, int]], str]] = []
+
+    def tell_waiting(_: TaskReports, plans: Sequence[TaskPlan], reason: str) -> None:
+        reported.append(([part.key for plan in plans for part in plan.partitions], reason))
+
+    monkeypatch.setattr("sparkmirror.control.job_slots._LATE_S", 0.0)
+    monkeypatch.setattr("sparkmirror.control.job_slots._REGISTER_S", 0.0)
+    monkeypatch.setattr("sparkmirror.control.job_slots._LOOK_S", 0.01)
+    monkeypatch.setattr("sparkmirror.control.source_job._TELL_AGAIN_S", 0.05)
+    monkeypatch.setattr(TaskReports, "tell_waiting", tell_waiting)
+    monkeypatch.setattr("sparkmirror.control.source_job.task_plans", lambda *_: [])
+    spark, watcher = SparkOnCluster(), Watcher()
+    job = job_of(spark, watcher, {0: TASK, 1: {**TASK, "task.assigned.partitions": "t-1,u-0"}})
+    none = "No Spark task can run: no executor is registered at spark://m."
+    wait_for(lambda: len(reported) > 3)
+    assert reported[:2] == [([("t", 0), ("t", 1), ("u", 0)], none)] * 2, "told again and again"
+    assert watcher.said == [(none, 0), (f"waits: {none}", 0), (none, 1), (f"waits: {none}", 1)]
+    assert [r.message for r in caplog.records] == [f"Connector msc: {none}"]
+    spark.there = Executors(1, frozenset("0"))
+    wait_for(lambda: len(spark.jobs) == 1)
+    assert watcher.said[4:] == [("", 0), ("goes on", 0), ("", 1), ("goes on", 1)]
+    job.stop()
+    wait_for(lambda: job.has_ended)
+
+
+def test_the_state_follows_the_reason_for_waiting_and_keeps_other_errors() -> None:
+    spark, watcher = Spark(None), Watcher()
+    spark.may_start.clear()
+    job = job_of(spark, watcher, {0: TASK, 1: TASK})
+    wait_for(lambda: job._standing.keys() == {0, 1})
+    for reason, late in (("2 of 2 wait", {0, 1}), ("1 of 2 wait", {1}), ("1 of 2 wait", {1})):
+        job._tell_waiting(reason, late, lambda: None)
+    told = [("2 of 2 wait", 0), ("waits: 2 of 2 wait", 0)]
+    told += [("2 of 2 wait", 1), ("waits: 2 of 2 wait", 1)]
+    told += [("", 0), ("goes on", 0), ("1 of 2 wait", 1), ("waits: 1 of 2 wait", 1)]
+    assert watcher.said == told
+    waiting = replace(report(1, "1 of 2 wait").partitions[0], state="WAITING")
+    job._note([Progress("msc", 1, 0, 0, (waiting,))])
+    assert watcher.said == told, "that was our own report"
+    job._note([report(1, "too large")])
+    told += [("1 of 2 wait", 1), ("stands still", 1)]
+    assert watcher.said == told
+    job._tell_waiting("", (), lambda: None)
+    assert watcher.said[len(told) :] == [("", 1), ("stands still", 1)]
+    job.stop()
+    spark.may_start.set()
+
+
+class SparkOnCluster(SparkThatRuns):
+    """A cluster that has no executors at first."""
+
+    there = Executors(0, frozenset())
+
+    def executors(self) -> Executors:
+        return self.there
+
+    def described(self) -> str:
+        return "no executor is registered at spark://m"
+
+
 class Other:
     """Another job that shares the slots."""
 
@@ -353,17 +423,18 @@ class Other:
 
 def test_a_job_that_waits_for_a_person_leaves_its_slots_to_the_others() -> None:
     spark, watcher = Spark(None), Watcher()
-    spark.slots.enter(Other(), 8)
+    other = Other()
+    spark.slots.enter(other, 8, 8)
     job = job_of(spark, watcher, {0: TASK})  # its clusters are out of reach, which is tried again
-    wait_for(lambda: spark.slots.share(8) == 4)
+    wait_for(lambda: spark.slots.share(other, 8) == 7)
     job.set_tasks({0: {**TASK, "tasks.max": "none"}})
     wait_for(lambda: watcher.said == [("failed", -1)])
-    wait_for(lambda: spark.slots.share(8) == 8)
+    wait_for(lambda: spark.slots.share(other, 8) == 8)
     job.set_tasks({0: TASK})
-    wait_for(lambda: spark.slots.share(8) == 4)
+    wait_for(lambda: spark.slots.share(other, 8) == 7)
     job.stop()
     wait_for(lambda: job.has_ended)
-    assert spark.slots.share(8) == 8
+    assert spark.slots.share(other, 8) == 8
 
 
 def test_a_secret_that_has_changed_is_not_written_out() -> None:

@@ -14,35 +14,58 @@ def of(slots: int, *ids: str) -> Executors:
 ONE, TWO = of(4, "0"), of(8, "0", "1")
 
 
+def watching(planned: Executors, tasks: int) -> ExecutorWatch:
+    return ExecutorWatch(planned, tasks, planned.slots, steady=30)
+
+
 def test_nothing_is_due_while_nothing_changes() -> None:
-    watch = ExecutorWatch(TWO, 6, steady=3)
-    assert not any(watch.is_due(TWO, at) for at in range(100))
+    watch = watching(TWO, 6)
+    assert not any(watch.is_due(TWO, 8, at) for at in range(100))
 
 
-def test_a_lost_slot_that_a_task_needs_is_due_at_once() -> None:
-    assert ExecutorWatch(TWO, 6, steady=3).is_due(ONE, 0.0)
-    assert ExecutorWatch(ONE, 4, steady=3).is_due(of(0), 0.0)
+def test_a_share_that_is_too_small_for_the_tasks_is_due_at_once() -> None:
+    assert watching(TWO, 6).is_due(ONE, 4, 0.0)
+    assert watching(TWO, 4).is_due(ONE, 2, 0.0), "another job has the other half"
+    assert watching(TWO, 4).is_due(TWO, 3, 0.0)
+    assert watching(ONE, 4).is_due(of(0), 0, 0.0)
 
 
 def test_executors_that_join_one_after_the_other_are_due_once_they_are_all_there() -> None:
-    watch = ExecutorWatch(ONE, 4, steady=3)
-    assert not watch.is_due(TWO, 10.0)
-    assert not watch.is_due(of(12, "0", "1", "2"), 12.0)
-    assert not watch.is_due(of(12, "0", "1", "2"), 14.0)
-    assert watch.is_due(of(12, "0", "1", "2"), 15.0)
+    watch, three = watching(ONE, 4), of(12, "0", "1", "2")
+    assert not watch.is_due(TWO, 8, 100.0)
+    assert not watch.is_due(three, 12, 120.0)
+    assert not watch.is_due(three, 12, 149.0)
+    assert watch.is_due(three, 12, 150.0)
+
+
+def test_a_share_that_has_grown_is_due_once_it_stays() -> None:
+    watch = ExecutorWatch(TWO, 4, 4, steady=30)
+    assert not watch.is_due(TWO, 8, 100.0)
+    assert not watch.is_due(TWO, 8, 129.0)
+    assert watch.is_due(TWO, 8, 130.0)
 
 
 def test_one_that_was_away_for_a_moment_is_not_due() -> None:
-    watch = ExecutorWatch(TWO, 2, steady=3)
-    assert not watch.is_due(ONE, 10.0)
-    assert not watch.is_due(TWO, 11.0)
-    assert not watch.is_due(TWO, 20.0)
+    watch = watching(TWO, 2)
+    assert not watch.is_due(ONE, 4, 10.0)
+    assert not watch.is_due(TWO, 8, 11.0)
+    assert not watch.is_due(TWO, 8, 200.0)
+
+
+def test_a_lost_executor_is_due_within_10_s_however_often_they_change() -> None:
+    watch = watching(TWO, 2)
+    assert not watch.is_due(ONE, 4, 100.0)
+    assert not watch.is_due(ONE, 4, 102.0)
+    assert watch.is_due(ONE, 4, 103.0)
+    watch = watching(TWO, 2)
+    due = [watch.is_due(of(4, "0", str(at)), 4, float(at)) for at in range(100, 108)]
+    assert due == [False] * 7 + [True]
 
 
 def test_an_executor_that_was_replaced_is_due() -> None:
-    watch = ExecutorWatch(ONE, 1, steady=3)
-    assert not watch.is_due(of(4, "7"), 10.0)
-    assert watch.is_due(of(4, "7"), 13.0)
+    watch = watching(ONE, 1)
+    assert not watch.is_due(of(4, "7"), 4, 10.0)
+    assert watch.is_due(of(4, "7"), 4, 13.0)
 
 
 @pytest.mark.parametrize(
