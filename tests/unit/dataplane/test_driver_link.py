@@ -255,6 +255,23 @@ def test_a_task_that_is_flooded_takes_its_link_for_cut(listener: DriverListener)
     link.close()
 
 
+@pytest.mark.parametrize("limits", [(), (FLOW,)], ids=["silent", "with rate limits"])
+def test_a_task_that_is_gone_has_not_begun_until_it_comes_again(
+    links: DriverLinks, driver: Driver, limits: tuple[str, ...]
+) -> None:
+    job = uuid.uuid4()
+    links.expect(job, shared(*limits) if limits else None)
+    first, other = (DriverLink(driver, job, plan) for plan in range(2))
+    assert soon(lambda: links.begun(job) == {0, 1})
+    first.close()
+    assert soon(lambda: links.begun(job) == {1})
+    again = DriverLink(driver, job, 0)
+    assert soon(lambda: links.begun(job) == {0, 1})
+    assert not other.is_cut
+    for each in (again, other):
+        each.close()
+
+
 # -- who gets through ---------------------------------------------------------------------------
 
 

@@ -41,9 +41,8 @@ class _Job:
     """What is kept of a job until it is cut."""
 
     shares: RateShares | None
-    held: list[socket.socket] = field(default_factory=list)
-    begun: set[int] = field(default_factory=set)
-    """The plans for which a task has connected."""
+    held: dict[socket.socket, int] = field(default_factory=dict)
+    """The connections of its tasks, with the plan of each."""
 
 
 class DriverLinks:
@@ -65,15 +64,21 @@ class DriverLinks:
             self._jobs[job] = _Job(shares)
 
     def begun(self, job: uuid.UUID) -> frozenset[int]:
-        """The plans of the job for which a task has begun."""
+        """The plans of the job for which a task has begun, and not ended since, in order or not."""
         with self._lock:
             known = self._jobs.get(job)
-            return frozenset() if known is None else frozenset(known.begun)
+            if known is None:
+                return frozenset()
+            if known.shares is None:  # nobody else reads from these
+                for connection in [each for each in known.held if _has_ended(each)]:
+                    del known.held[connection]
+                    connection.close()
+            return frozenset(known.held.values())
 
     def cut(self, job: uuid.UUID) -> None:
         with self._lock:
             known = self._jobs.pop(job, None)
-        for connection in () if known is None else known.held:
+        for connection in () if known is None else list(known.held):
             if known is None or known.shares is None:
                 connection.close()
             else:
@@ -100,13 +105,16 @@ class DriverLinks:
         with self._lock:
             known = self._jobs.get(number)
             if known is not None:
-                known.held.append(connection)
-                known.begun.add(plan)
+                if known.shares is None:
+                    connection.setblocking(False)
+                known.held[connection] = plan
         if known is None:
             connection.close()
         elif known.shares is not None:
             with contextlib.closing(connection), contextlib.suppress(OSError):
                 _exchange(connection, plan, known.shares)
+            with self._lock:
+                known.held.pop(connection, None)
 
 
 def _exchange(connection: socket.socket, plan: int, shares: RateShares) -> None:
@@ -124,6 +132,16 @@ def _receive(connection: socket.socket) -> bytes:
     if length > _MOST:
         raise ConnectionError(f"a message of {length} bytes: more than {_MOST}")
     return receive_exactly(connection, length, None)
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Of a task that sends nothing: whether it has closed its end, or its process is gone."""
+    try:
+        return not connection.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
 
 
 def _shut(connection: socket.socket) -> None:
