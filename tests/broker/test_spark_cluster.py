@@ -29,6 +29,7 @@ DYNAMIC = {
     "spark_dynamicAllocation_executorIdleTimeout": f"{IDLE_S}s",
     "spark_executor_cores": "1",
 }
+QUERY = {"flow_transform_sql": "SELECT value FROM records WHERE length(value) > 0"}
 
 
 @pytest.fixture
@@ -150,12 +151,30 @@ def test_dynamic_allocation_packs_until_the_cluster_has_room(
 
 
 @pytest.mark.skipif(pyspark.__version__ < "4", reason="queries need PySpark 4")
+def test_dynamic_allocation_with_a_query_starts_without_an_executor_and_asks_again_without_one(
+    topic: SpreadTopic, tmp_path: Path
+) -> None:
+    """No slot is there before a job waits for one. On the two that come, copy tasks leave one to the query."""
+    with (
+        SparkCluster(tmp_path, 2) as spark,
+        Mirror(tmp_path, keys(topic, spark.url, 4, **QUERY, **DYNAMIC)) as mirror,
+    ):
+        topic.add()
+        topic.arrives()
+        spark.nodes[0].kill()
+        topic.add()
+        mirror.wait_until_says("wait for a slot: no executor is registered", 90)
+        spark.add_node(2)
+        topic.arrives()
+        topic.assert_same()
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4", reason="queries need PySpark 4")
 def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
     topic: SpreadTopic, tmp_path: Path
 ) -> None:
     """With a query, so that tasks of queries connect to copy tasks, too."""
     ports = {"mirror_driver_port": str(free_port()), "mirror_task_ports": "11000-11063"}
-    query = {"flow_transform_sql": "SELECT value FROM records WHERE length(value) > 0"}
     events = tmp_path / "events"
     events.mkdir()
     log = {
@@ -165,7 +184,7 @@ def test_driver_and_tasks_use_the_ports_that_are_set_and_let_nobody_else_in(
     }
     with (
         SparkCluster(tmp_path, 2, 2) as spark,
-        Mirror(tmp_path, keys(topic, spark.url, 2, **ports, **query, **log)),
+        Mirror(tmp_path, keys(topic, spark.url, 2, **ports, **QUERY, **log)),
     ):
         topic.add()
         topic.arrives()
