@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.errors import ConnectError, KafkaError, NoSlot, NotFound, SparkMirrorError
+from sparkmirror.errors import (
+    ConnectError,
+    KafkaError,
+    NoSlot,
+    NotFound,
+    SparkError,
+    SparkMirrorError,
+)
 from sparkmirror.kafka.cluster import back_off
 from sparkmirror.spark.session import SparkSession
 
@@ -397,9 +404,10 @@ class ConnectHerder:
         for waiter in self._waiters.pop(item, []):
             waiter.set()
         if state is State.FAILED and not isinstance(error, NoSlot):
-            self.requests.soon(lambda: self._plan_restart(item, connector))
+            is_of_spark = isinstance(error, SparkError)
+            self.requests.soon(lambda: self._plan_restart(item, connector, is_of_spark=is_of_spark))
 
-    def _plan_restart(self, item: Item, connector: str) -> None:
+    def _plan_restart(self, item: Item, connector: str, *, is_of_spark: bool) -> None:
         props = self.stores.configs.snapshot().connectors.get(connector)
         if props is None:
             return
@@ -410,7 +418,9 @@ class ConnectHerder:
         if isinstance(item, TaskId) and self.worker.mends_itself(item):
             if policy.enabled:
                 self.worker.renew(item)
-            else:
+            elif (
+                not is_of_spark
+            ):  # a lost executor, or a driver that was killed, is no fault of the task
                 self.worker.give_up(item)
             return
         due = self.restarts.failed(item, policy, time.monotonic())

@@ -50,12 +50,13 @@ _WITHOUT_SLOT: TopicPartition = ("", -3)
 """The same while its Spark task waits for a slot."""
 _AFTER_FAILED_JOB: TopicPartition = ("", -4)
 """The same after a Spark job that failed, until the copy tasks of a later one have begun."""
+_OF_SPARK = {_WITHOUT_SPARK, _WITHOUT_SLOT, _AFTER_FAILED_JOB}
 
 
 class TaskWatcher(Protocol):
     """Who wants to know how the tasks fare. Called from the job's thread."""
 
-    def stands_still(self, task: int, error: str, attempts: int) -> None:
+    def stands_still(self, task: int, error: SparkMirrorError, attempts: int) -> None:
         """At least one partition of the task does not go on; it is tried again by itself. Told again at each new attempt."""
 
     def waits(self, task: int, reason: str) -> None:
@@ -441,7 +442,9 @@ class SourceJob:
             self._watcher.waits(task, reason)
         else:
             errors = sorted({each.error for each in standing.values()})
-            self._watcher.stands_still(task, "\n".join(errors), attempts)
+            # Of Spark alone: it comes back without a person, so the task is never given up for it.
+            kind = SparkError if standing.keys() <= _OF_SPARK else SparkMirrorError
+            self._watcher.stands_still(task, kind("\n".join(errors)), attempts)
 
     def _tell_going_on(self, task: int) -> None:
         self._told.pop(task, None)

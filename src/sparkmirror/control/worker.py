@@ -92,9 +92,8 @@ class _JobWatcher:
         self._worker = worker
         self._events = events
 
-    def stands_still(self, task: int, error: str, attempts: int) -> None:
-        failure = SparkMirrorError(error)
-        self._events.task_said(TaskId(self._name, task), State.FAILED, failure, attempts)
+    def stands_still(self, task: int, error: SparkMirrorError, attempts: int) -> None:
+        self._events.task_said(TaskId(self._name, task), State.FAILED, error, attempts)
 
     def waits(self, task: int, reason: str) -> None:
         self._events.task_said(TaskId(self._name, task), State.FAILED, NoSlot(reason))

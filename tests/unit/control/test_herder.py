@@ -21,7 +21,7 @@ from sparkmirror.control.states import State, TargetState, TaskId
 from sparkmirror.control.status_store import StatusStore
 from sparkmirror.control.stores import Stores
 from sparkmirror.control.topic_log import STOP_S, OnRecord, Row
-from sparkmirror.errors import ConnectionFailed, KafkaError, NoSlot
+from sparkmirror.errors import ConnectionFailed, KafkaError, NoSlot, SparkError
 from sparkmirror.spark.session import SparkSession
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -228,7 +228,7 @@ def test_a_note_is_shown_while_the_connector_runs_whichever_comes_first() -> Non
         wait_for(lambda: note() == "")
 
 
-def test_a_task_that_waits_for_a_slot_is_not_given_up_without_restarts(
+def test_a_task_that_lacks_a_slot_or_spark_is_not_given_up_without_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given_up: list[TaskId] = []
@@ -240,6 +240,7 @@ def test_a_task_that_waits_for_a_slot_is_not_given_up_without_restarts(
         monkeypatch.setattr(herder.worker, "give_up", given_up.append)
         wait_for(lambda: "c" in worker.stores.configs.snapshot().connectors)
         herder.task_said(TaskId("c", 0), State.FAILED, NoSlot("1 of 2 Spark tasks wait"))
+        herder.task_said(TaskId("c", 2), State.FAILED, SparkError("the executor is gone"))
         herder.task_said(TaskId("c", 1), State.FAILED, KafkaError("too large"))
         wait_for(lambda: bool(given_up))
         worker.wait_idle()

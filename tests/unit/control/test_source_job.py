@@ -80,9 +80,9 @@ class Watcher:
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []
         self.attempts: list[int] = []
-        self.errors: list[str] = []
+        self.errors: list[SparkMirrorError] = []
 
-    def stands_still(self, task: int, error: str, attempts: int) -> None:
+    def stands_still(self, task: int, error: SparkMirrorError, attempts: int) -> None:
         self.errors.append(error)
         self.said.append(("stands still", task))
         self.attempts.append(attempts)
@@ -307,7 +307,9 @@ class SparkWhoseJobsFail(SparkThatRuns):
 
 
 def waiting_plan(*tasks: int) -> object:
-    return SimpleNamespace(partitions=[SimpleNamespace(task=task) for task in tasks])
+    return SimpleNamespace(
+        index=tasks[0], partitions=[SimpleNamespace(task=task) for task in tasks]
+    )
 
 
 @pytest.mark.parametrize("is_submit_refused", [False, True])
@@ -321,7 +323,8 @@ def test_a_spark_job_that_fails_is_shown_until_copy_tasks_of_a_later_one_have_be
     job = job_of(cast(Spark, spark), watcher, {0: TASK, 1: TASK})
     wait_for(lambda: watcher.attempts[-2:] == [1, 1])  # a second job failed
     assert watcher.said[:2] == [("stands still", 0), ("stands still", 1)]
-    assert "sparkmirror is not installed on the executors." in watcher.errors[0]
+    assert "sparkmirror is not installed on the executors." in str(watcher.errors[0])
+    assert isinstance(watcher.errors[0], SparkError), "for which no task is given up"
     assert ("goes on", 0) not in watcher.said, "the next one was submitted only"
     spark.why = None
     wait_for(lambda: bool(spark.jobs) and not spark.jobs[-1].finished.is_set())
