@@ -33,6 +33,7 @@ _HELD_S, _MOST_HELD_S = 30.0, 300.0
 _ANY = 1 << 30
 _LOCAL = Executors(_ANY, frozenset())
 """Stands for the executors of a local master, which do not change."""
+_NOTHING = Launched(0, 0)
 
 
 class RunningJob(Protocol):
@@ -165,7 +166,8 @@ class JobSlots:
         there = self._planned or _LOCAL
         self._tasks, self._submitted_at, self._waits = tasks, time.monotonic(), None
         self._is_opening, self._opening_at = tasks > there.slots, self._submitted_at
-        self._watch = ExecutorWatch(there, tasks, self._share, self._steady)
+        # On a local master partitions with a query have as many Spark tasks again, which take nothing of the share.
+        self._watch = ExecutorWatch(there, min(tasks, self._share), self._share, self._steady)
         if self._spark.is_dynamic and self._wanted > self._share:
             self._demand = self._spark.demand(self._wanted - self._share)
 
@@ -176,31 +178,26 @@ class JobSlots:
 
     def late(self, job: RunningJob) -> tuple[list[TaskPlan], str]:
         """The plans whose Spark tasks have waited for too long, and why."""
-        late, count = self._late(job)
-        if not late:
+        late = self._late(job)
+        launched = job.launched if late else _NOTHING
+        if not late or launched.completed:  # the epoch is ending: tasks that are done have left
             return [], ""
         there = self._spark.described()
-        if count:
+        if count := max(0, self._tasks - launched.active):
             return late, f"{count} of {self._tasks} Spark tasks wait for a slot: {there}."
         return late, (
             f"{len(late)} of {self._tasks} Spark tasks have a slot and have not begun: Python is slow to start on their "
             f"executors, or fails to; see the executors' logs. {there[0].upper()}{there[1:]}."
         )
 
-    def _late(self, job: RunningJob) -> tuple[list[TaskPlan], int]:
-        """The plans whose Spark tasks wait for too long, and how many tasks Spark has not launched."""
+    def _late(self, job: RunningJob) -> list[TaskPlan]:
+        """The plans whose Spark tasks have not run for too long: they wait, or have ended before the others."""
         now = time.monotonic()
         before = self._waits or {}
         since = self._submitted_at if self._waits is None else now
         waiting = job.waiting
         self._waits = {plan.index: before.get(plan.index, since) for plan in waiting}
-        late = [plan for plan in waiting if now - self._waits[plan.index] >= _LATE_S]
-        if not late:
-            return [], 0
-        launched = job.launched
-        if launched.completed:  # the epoch is ending: tasks that are done have left
-            return [], 0
-        return late, max(0, self._tasks - launched.active)
+        return [plan for plan in waiting if now - self._waits[plan.index] >= _LATE_S]
 
     def is_plan_due(self, job: RunningJob) -> bool:
         """Whether the job should be planned again: slots came or went, or others have taken some that were counted on."""
@@ -219,9 +216,16 @@ class JobSlots:
         if not waiting:
             self._held.all_run(self._tasks)
             return False
-        if there is _LOCAL or waiting == self._tasks:  # planning again would not help
+        if waiting == self._tasks or not self._late(
+            job
+        ):  # if none runs, planning again would not help
             return False
-        _, count = self._late(job)
+        launched = job.launched
+        if (
+            launched.completed
+        ):  # the partitions of tasks that are done would wait for the end of all others
+            return True
+        count = 0 if there is _LOCAL else max(0, self._tasks - launched.active)
         if count:
             self._held.note(there, max(1, self._tasks - min(count, waiting)), now)
         return bool(count)
@@ -232,7 +236,7 @@ class JobSlots:
             self._opening_at = now
         if job.waiting and now - self._opening_at < _LATE_S:
             return False
-        self._is_opening, self._planned = False, there
+        self._is_opening, self._planned, self._submitted_at = False, there, now
         share = self._share_of(there, now)
         self._watch = ExecutorWatch(there, self._tasks, max(share, self._share), self._steady)
         return True

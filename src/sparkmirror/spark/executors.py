@@ -12,6 +12,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from .session_config import LocalMaster
+
 _DRIVER = "driver"
 _INSTANCES = 2
 _LOST_STEADY_S, _LOST_AT_MOST_S = 3.0, 7.0
@@ -89,7 +91,9 @@ def _number(settings: Mapping[str, str], key: str) -> int:
 
 
 def is_dynamic(settings: Mapping[str, str]) -> bool:
-    """Whether Spark asks for executors by itself while tasks wait for a slot."""
+    """Whether Spark asks for executors by itself while tasks wait for a slot; on a local master it never does."""
+    if LocalMaster.parse(settings.get("spark.master", "local[*]")) is not None:
+        return False
     return settings.get("spark.dynamicAllocation.enabled", "false").strip().lower() == "true"
 
 

@@ -58,6 +58,19 @@ class Spark:
         return sum(demand.slots for demand in self.demands if not demand.is_closed)
 
 
+class Local(Spark):
+    """On a local master, whose executors nobody asks for."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, (0, 4))
+
+    def executors(self) -> Executors:
+        return cast(Executors, None)
+
+    def width(self, slots: int) -> int:
+        return 4
+
+
 class Demand:
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -218,10 +231,37 @@ def test_a_task_that_lost_its_slot_later_on_waits_like_one_that_has_not_begun(
 def test_tasks_that_end_one_after_the_other_do_not_wait(clock: Clock) -> None:
     slots = slots_of(Spark(clock, (0, 4)))
     planned(slots, 4, clock)
-    for _ in range(60):
+    clock.now += 600
+    assert slots.late(Job()) == ([], "")
+    for _ in range(14):
         clock.now += 1
         assert slots.late(Job(3, completed=3)) == ([], "")
         assert not slots.is_plan_due(Job(3, completed=3))
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_what_a_task_copied_that_ended_long_before_the_others_is_planned_again(
+    clock: Clock, is_local: bool
+) -> None:
+    """Its driver link broke, or the others began later: each attempt of a task takes a whole epoch."""
+    spark = Local(clock) if is_local else Spark(clock, (0, 4))
+    slots = slots_of(spark)
+    planned(slots, 4, clock)
+    clock.now += 300
+    assert slots.late(Job()) == ([], "")
+    assert due_after(slots, Job(1, completed=1), clock) == 15
+    assert slots.late(Job(1, completed=1)) == ([], "")
+
+
+def test_partitions_with_a_query_have_tasks_beside_the_share_on_a_local_master(
+    clock: Clock,
+) -> None:
+    slots = slots_of(Local(clock))
+    assert slots.wait(4, clock.now, Ticking(clock), lambda _: None)
+    slots.submitted(2 * slots.plan())
+    for _ in range(60):
+        clock.now += 1
+        assert not slots.is_plan_due(Job(of=8))
 
 
 def test_slots_that_others_held_are_tried_again_after_ever_longer_times(clock: Clock) -> None:
@@ -339,6 +379,21 @@ def test_dynamic_allocation_leaves_slots_to_queries_once_no_more_executors_come(
     assert planned(slots, 6, clock) == 6
     clock.now += 30
     assert not slots.is_plan_due(Job(of=6)), "two slots are free for queries"
+
+
+def test_queries_get_slots_only_when_executors_have_stayed_away_for_15_s_after_the_first(
+    clock: Clock,
+) -> None:
+    """While the first tasks wait, executors come one after the other."""
+    spark = dynamic(clock, (0, 0), (5, 1), (14, 2), (25, 4))
+    spark.has_queries = True
+    slots = slots_of(spark)
+    assert planned(slots, 6, clock) == 6
+    clock.now += 5
+    assert not slots.is_plan_due(Job(5, of=6))
+    due_after(slots, Job(4, of=6), clock)
+    assert planned(slots, 6, clock) == 2, "more are on their way"
+    assert spark.asked == 4
 
 
 def test_executors_that_come_and_go_cost_ever_fewer_plannings(clock: Clock) -> None:

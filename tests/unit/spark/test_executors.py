@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkmirror.spark.executors import Executors, ExecutorWatch, promised
+from sparkmirror.spark.executors import Executors, ExecutorWatch, is_dynamic, promised
 
 
 def of(slots: int, *ids: str) -> Executors:
@@ -68,6 +68,15 @@ def test_an_executor_that_was_replaced_is_due() -> None:
     assert watch.is_due(of(4, "7"), 4, 13.0)
 
 
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*, 2]"])
+def test_local_masters_are_never_dynamic(master: str) -> None:
+    """Spark ignores the setting there, which may come from a `spark-defaults.conf` for all."""
+    settings = {"spark.dynamicAllocation.enabled": "true"}
+    assert is_dynamic({**settings, "spark.master": "spark://m:7077"})
+    assert not is_dynamic({**settings, "spark.master": master})
+    assert not is_dynamic(settings)
+
+
 @pytest.mark.parametrize(
     ("settings", "slots"),
     [
@@ -79,6 +88,7 @@ def test_an_executor_that_was_replaced_is_due() -> None:
         ({"spark.executor.instances": "3", "spark.executor.cores": "4", "spark.cores.max": "8"}, 8),
         (
             {
+                "spark.master": "spark://host:7077",
                 "spark.dynamicAllocation.enabled": "true",
                 "spark.dynamicAllocation.maxExecutors": "5",
                 "spark.executor.instances": "1",
@@ -88,6 +98,7 @@ def test_an_executor_that_was_replaced_is_due() -> None:
         ),
         (
             {
+                "spark.master": "spark://host:7077",
                 "spark.dynamicAllocation.enabled": "true",
                 "spark.dynamicAllocation.maxExecutors": "infinity",
             },
