@@ -288,10 +288,9 @@ class CheckpointTask:
 
     def _sync_group_offsets(self, goes_on: Callable[[], bool]) -> None:
         """Move the groups that have no members on the target forward to where their checkpoints are."""
-        if self._reader is not None:
-            self._reader.follow(0.0)  # what tells that checkpoints are of a topic that is gone
-            if not self._reader.is_ready:
-                return
+        # The map tells that checkpoints are of a topic that is gone. The source is not asked: it may be what was lost.
+        if self._reader is not None and not self._reader.follow_map():
+            return
         groups = self._store.groups
         for start in range(0, len(groups), _GROUPS_AT_ONCE):
             if start and not goes_on():

@@ -48,7 +48,8 @@ class SourceTopics:
         self._partitions: list[tuple[str, int]] = []
         self._remotes = RemoteTopics(settings, source, target, stopping, support)
         self._placed: dict[str, int] = {}
-        self._refused: set[str] = set()
+        self._asked: set[str] = set()
+        """Internal topics that were created, or may not be, and were not seen since."""
 
     def start(self) -> None:
         """Look for the first time, and create what is missing."""
@@ -121,17 +122,18 @@ class SourceTopics:
     def _create_internal(self) -> None:
         """Create the topics that replication itself needs, also those that were deleted since.
 
-        One that may not be created is not tried again before it was there: brokers log each try that they refuse.
+        Each is asked for once before it was seen: it may be hidden from us, and brokers log each try that they refuse.
         """
         for cluster, topic, may_lower_factor in self._internal():
             if topic.name in cluster.topics:
-                self._refused.discard(topic.name)
-            elif topic.name not in self._refused:
+                self._asked.discard(topic.name)
+            elif topic.name not in self._asked:
                 found = metadata.create(cluster, [topic], may_lower_factor=may_lower_factor)
-                for error in found.values():
+                error = found.get(topic.name)
+                if error is not None:
                     log.warning("%s", error)
-                    if not error.retriable and error.code != messages.NOT_CONTROLLER:
-                        self._refused.add(topic.name)
+                if error is None or not (error.retriable or error.code == messages.NOT_CONTROLLER):
+                    self._asked.add(topic.name)
 
     def _internal(self) -> list[tuple[Cluster, NewTopic, bool]]:
         """The topics that replication itself needs, each with its cluster and whether its replication factor may be lowered."""

@@ -120,6 +120,10 @@ class Fetcher:
         part = info.partitions.get(copy.key[1]) if info is not None else None
         if info is None or part is None or min(copy.source_epoch, part.leader_epoch) < 0:
             return False
+        if (
+            part.leader not in self._cluster.brokers
+        ):  # there is nobody to ask, and nobody to read from
+            return False
         is_other = part.leader_epoch > copy.source_epoch or (
             part.leader_epoch < copy.source_epoch and info.topic_id == NO_TOPIC_ID
         )

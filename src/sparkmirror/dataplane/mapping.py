@@ -27,7 +27,7 @@ _KIND = Kind(
     "not, create it yourself, compacted and with one partition.",
 )
 _SEGMENT_BYTES = 100  # of a segment beside its pairs and names, about
-_RETRY_S = 5.0
+_FIRST_RETRY_S, _MOST_RETRY_S = 2.5, 60.0
 
 
 class MapSender:
@@ -51,6 +51,7 @@ class MapSender:
         self._then: Callable[[bool], None] | None = None
         self._was_there = False
         self._retry_at = 0.0
+        self._retry_s = _FIRST_RETRY_S
 
     def run(self, copy: PartitionCopy, source: int, target: int, count: int) -> None:
         """Records that follow each other on both sides."""
@@ -103,8 +104,12 @@ class MapSender:
             now = time.monotonic()
             if now < self._retry_at:
                 return
-            self._retry_at = now + _RETRY_S
-        segments = self._writer.take()
+            self._retry_at, self._retry_s = (
+                now + self._retry_s,
+                min(2 * self._retry_s, _MOST_RETRY_S),
+            )
+        # To see whether the topic is there again, and to have it logged if not, one is enough.
+        segments = self._writer.take() if is_there else self._writer.take_one()
         self._under_way = len(segments)
         self._is_split = False
         self._side.write(0, segments, self._heard)
@@ -113,6 +118,8 @@ class MapSender:
         """Whether the topic was there when the metadata was read last."""
         is_there = self._topic in self._target.topics
         self._was_there |= is_there
+        if is_there:
+            self._retry_s = _FIRST_RETRY_S
         return is_there
 
     def _heard(self, segments: Sequence[Segment], outcome: Outcome) -> None:
@@ -132,12 +139,12 @@ class MapSender:
     def finish(self) -> None:
         """The last of it, waited for. KafkaError: then a hole is left, which is closed by looking at both logs."""
         is_there = self._is_there()
-        if self._was_there and (self._writer.dropped or not is_there):
-            raise KafkaError(
-                f"Topic {self._topic} on {self._target.settings} was deleted, and the last offset map segments are not written."
-            )
         if is_there:
             append_in_batches(self._topic, _rows(self._writer.take()), self._append)
+        if self._was_there and (self._writer.dropped or not is_there):
+            raise KafkaError(
+                f"Topic {self._topic} on {self._target.settings} was deleted: it does not have all segments of the offset map."
+            )
 
     def _append(self, rows: Sequence[Row]) -> None:
         batch = records.control_batch(rows, int(time.time() * 1000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -201,16 +201,14 @@ class Reporter:
     def finish(self, copies: Iterable[PartitionCopy]) -> None:
         """The last positions, written and waited for; a failure only means a longer tail to align at the next start."""
         self.turn()
+        is_mapped = _is_written(self._mapping.finish)
         entries = [
             (copy.key, Entry(copy.position))
             for copy in copies
             if copy.key in self._dirty and copy.numbering is not None
+            if is_mapped or not copy.maps_first
         ]
-        try:
-            self._mapping.finish()
-            self._store.write(entries)
-        except KafkaError as error:
-            log.warning("The last positions could not be written: %s", error)
+        _is_written(lambda: self._store.write(entries))
 
     # -- positions ----------------------------------------------------------------------------
 
@@ -336,6 +334,16 @@ class Reporter:
         if self._limits is None or copy.lag <= 0:
             return ""
         return self._limits.holding_back(copy.plan.topic, time.monotonic())
+
+
+def _is_written(write: Callable[[], object]) -> bool:
+    """Whether something of the last was written; if not, its tail is longer at the next start."""
+    try:
+        write()
+    except KafkaError as error:
+        log.warning("The last positions could not be written: %s", error)
+        return False
+    return True
 
 
 def _position_size(row: _PositionRow) -> int:

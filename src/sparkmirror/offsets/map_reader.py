@@ -186,6 +186,11 @@ class MapReader:
         self._learn_starts()
         self._syncs.follow(wait)
 
+    def follow_map(self) -> bool:
+        """Follow the map alone, which is on the target: also while the source is lost. Whether it is read to its end."""
+        self._topic.follow()
+        return self._topic.is_loaded
+
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         remote = self._downstream(topic)
         if self._way_back.leads_home(topic):

@@ -130,6 +130,12 @@ class MapWriter:
         self._changed.clear()
         return found
 
+    def take_one(self) -> list[Segment]:
+        """One of these, if there is one."""
+        if self._closed:
+            return [self._closed.pop(next(iter(self._closed)))]
+        return [self._growing[self._changed.pop()].segment()] if self._changed else []
+
     def give_back(self, segments: Iterable[Segment]) -> None:
         """These were not written: they are to be taken again, unless they have grown meanwhile and are anyway."""
         for segment in segments:

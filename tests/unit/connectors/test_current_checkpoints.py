@@ -46,6 +46,22 @@ def test_a_checkpoint_of_a_topic_that_was_filled_again_beyond_it_is_not_committe
     assert is_current([OLD, REFILLED], Checkpoint("g", "A.t", 0, 800, 300), written_as, NO_ID)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_groups_are_moved_while_the_source_is_lost(is_read: bool) -> None:
+    """A reader that follows all of its topics would ask the source; its map, which is on the target, must be read."""
+    store = CheckpointStore(["g"])
+    store.put(Checkpoint("g", "A.t", 0, 800, 800), NO_ID)
+    moved: list[Any] = []
+    task = SimpleNamespace(
+        _reader=SimpleNamespace(follow_map=lambda: is_read),
+        _store=store,
+        _homecoming=SimpleNamespace(joined=lambda onward: onward),
+        _move=moved.append,
+    )
+    CheckpointTask._sync_group_offsets(cast(Any, task), lambda: True)
+    assert [list(groups) for groups in moved] == ([["g"]] if is_read else [])
+
+
 def test_also_as_long_as_the_refill_is_not_told_to_the_end() -> None:
     old = Checkpoint("g", "A.t", 0, 800, 800)
     begun = segment((500, 0, 100), ids=NO_IDS)

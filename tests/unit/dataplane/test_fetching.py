@@ -130,6 +130,21 @@ def test_a_new_leader_epoch_is_validated_where_fetch_does_not_tell_of_a_divergin
     assert source.copy.fetch_trouble == (messages.FENCED_LEADER_EPOCH if must_validate else 0)
 
 
+def test_a_partition_without_a_leader_is_waited_for_before_its_position_is_validated() -> None:
+    """The controller of ZooKeeper clusters gives it a new epoch, and no leader: there is nobody to ask."""
+    source = Source()
+    source.fetcher._channels._versions = {1: 11}
+    source.copy.source_epoch = 5
+    source.there["t"] = TopicInfo("t", SOME_ID, False, {0: PartitionInfo(0, -1, 6)})
+    source.want()
+    assert source.copy.fetch_trouble == messages.LEADER_NOT_AVAILABLE
+    assert not source.fetcher.must_validate(source.copy)
+    source.there["t"] = TopicInfo("t", SOME_ID, False, {0: PartitionInfo(0, 1, 6)})
+    source.copy.fetch_trouble = messages.NONE
+    source.want()
+    assert source.copy.fetch_trouble == messages.FENCED_LEADER_EPOCH
+
+
 def test_an_answer_of_a_broker_that_is_behind_does_not_make_the_next_epoch_a_new_one() -> None:
     source = Source()
     for epoch in (5, 4, 5):

@@ -163,6 +163,20 @@ def test_a_missing_topic_is_not_tried_at_every_flush() -> None:
     assert not sender.writes
 
 
+def test_what_a_missing_topic_is_tried_with_does_not_grow_with_the_partitions() -> None:
+    mapping, sender, cluster = on_cluster(TOPIC)
+    mapping.flush()
+    del cluster.topics[TOPIC]
+    for number in range(100):
+        mapping.found(PLACE._replace(partition=number), TopicIds(), [Run(0, 0, 3)])
+    mapping.flush()
+    sender.answer(messages.UNKNOWN_TOPIC_OR_PARTITION)
+    assert mapping._under_way <= 1
+    cluster.topics[TOPIC] = None
+    mapping.flush()
+    assert mapping._under_way == 100, "none is lost"
+
+
 def test_what_cannot_be_written_is_bounded_and_never_taken_for_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
