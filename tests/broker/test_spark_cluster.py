@@ -90,6 +90,7 @@ def test_a_node_that_is_lost_for_good_leaves_no_partition_standing(
         topic.assert_same()
 
 
+@pytest.mark.alone
 def test_nodes_that_come_late_are_used(topic: SpreadTopic, tmp_path: Path) -> None:
     """A cluster without nodes is told of; the first one is used as soon as it is there, and so is the second."""
     with SparkCluster(tmp_path) as spark, Mirror(tmp_path, keys(topic, spark.url, 4)) as mirror:
