@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from cluster_pair import ClusterPair, running_pair
 from kafka_tools import wait_for
 from program import Program
 from running import Mirror
 from spread import SpreadTopic, keys
 from yarn_cluster import Application, YarnCluster
-
-from sparkmirror.tools.clusters import KafkaCluster
 
 pytestmark = pytest.mark.slow
 Unique = Callable[[str], str]
@@ -33,13 +32,16 @@ def waits_told(mirror: Program) -> list[int]:
     return [int(said) for said in re.findall(r"Waiting for yarn .* for (\d+) s", mirror.output)]
 
 
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[ClusterPair]:
+    """Without connectors that other tests left: one with a query would have Spark started again for queries."""
+    yield from running_pair(1, tmp_path)
+
+
 def test_a_queue_that_is_full_for_90_s_is_waited_for(
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-    unique: Unique,
-    tmp_path: Path,
+    clusters: ClusterPair, unique: Unique, tmp_path: Path
 ) -> None:
-    topic = SpreadTopic(source_cluster, target_cluster, unique("queued"), 2)
+    topic = SpreadTopic(clusters.source, clusters.target, unique("queued"), 2)
     with YarnCluster(tmp_path / "yarn") as yarn:
         holder = yarn.fill("mirrors")
         wanted = keys(topic, "yarn", 2) | yarn.settings
