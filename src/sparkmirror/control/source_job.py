@@ -114,7 +114,7 @@ class SourceJob:
         """False while nothing will be copied before the tasks change."""
         self._standing: dict[int, dict[TopicPartition, Standing]] = {}
         self._told: dict[int, tuple[int, str, bool]] = {}
-        """Of tasks that stand still, what the watcher got last: attempts, the reason for waiting, whether only that is told."""
+        """What the watcher got last of each failed task: attempts, the reason for waiting, whether it only waits."""
         self._refused: AccessFailed | None = None
         self._reaches: dict[int, QueryReach] = {}
         """By task, from which offsets on the query applies."""

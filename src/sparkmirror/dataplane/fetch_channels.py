@@ -65,7 +65,7 @@ class FetchChannels:
 
     @property
     def compares_epochs(self) -> bool:
-        """Whether every broker dialled so far is told the last fetched epoch, and so reports a log that diverges."""
+        """Whether Fetch carries the last fetched epoch to every broker dialed so far, so that each reports a diverging log."""
         versions = self._versions.values()
         return bool(versions) and all(map(compares_epochs, versions))
 

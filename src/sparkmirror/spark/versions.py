@@ -33,7 +33,7 @@ def require_supported(version: str, *, queries: bool) -> None:
 
 
 def require_installed() -> None:
-    """ConfigError unless the PySpark of this process can copy. Other modules of ours cannot even be imported with some."""
+    """ConfigError unless the PySpark of this process can copy. With some versions other modules cannot even be imported."""
     require_supported(pyspark.__version__, queries=False)
 
 

@@ -84,7 +84,7 @@ def test_what_may_not_be_created_is_asked_for_and_told_once(
     assert MAP in creating.look()
     assert creating.look() == []
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
-    creating.target.topics[MAP] = None  # somebody else created it
+    creating.target.topics[MAP] = None  # created by another client
     creating.look()
     del creating.target.topics[MAP]
     assert creating.look() == [MAP]
