@@ -27,8 +27,9 @@ _ADDRESS = "10.77.0.{}"
 
 
 def can_make_hosts() -> bool:
-    """Whether this user may make network namespaces, with the tools that are there."""
-    return os.geteuid() == 0 and all(shutil.which(tool) for tool in ("ip", "tc"))
+    """Whether this user may make network namespaces, with the tools and devices that are there."""
+    has_tools = all(shutil.which(tool) for tool in ("ip", "tc"))
+    return os.geteuid() == 0 and has_tools and Path("/dev/net/tun").exists()
 
 
 def _run(*command: str) -> str:
