@@ -227,7 +227,8 @@ def test_partitions_that_are_placed_have_producers_of_their_own(world: type[Worl
     source, target = cast("Cluster", made.source), cast("Cluster", made.target)
     store = SharedPositions(made.shared)
     plans = [replace(made.plan, partition=partition) for partition in (0, 1)]
-    found = RecordResumer(source, target, store, CopySettings(), 77).resume(plans).positions
+    resumer = RecordResumer(source, target, store, CopySettings(), 77, made.ends.extend)
+    found = resumer.resume(plans).positions
     one, other = (found[plan.key].numbering for plan in plans)
     assert one is not None
     assert other is not None
