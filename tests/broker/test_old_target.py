@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kafka_tools import QUICK_JVM, consume, create_topic, delete_records
+from kafka_tools import QUICK_JVM, delete_records
 from mirrored import Make, Unique, assert_sequence, making
 
-from sparkmirror.formats.offset_map import decode
 from sparkmirror.tools.clusters import KafkaCluster
 
 OLD_S = 30 * 86400
@@ -57,21 +56,18 @@ def test_the_topic_was_created_again(
 ) -> None:
     """Without topic ids it looks like a log that lost what it had: all that the source has is copied again.
 
-    Also what was copied before the numbering in force began. And the offset map tells that the log begins anew before the first
-    record is written: group sync must not lead a group past records of the new one by what it knew of the old one.
+    Also what was copied before the numbering in force began.
     """
     mirrored = make()
-    map_topic = f"mm2-offset-map.{mirrored.topic}.internal"
-    create_topic(mirrored.target.bootstrap, map_topic, configs={"cleanup.policy": "compact"})
     mirrored.produce(300)
     with mirrored.copying() as task:
         mirrored.wait(task)
     delete_records(mirrored.target.bootstrap, mirrored.remote, {0: 300})
     mirrored.target.restart(1)
     mirrored.produce(100)
-    mirrored.copy_all(expected=100, offset_map_topic=map_topic)
+    mirrored.copy_all(expected=100)
     assert mirrored.position().origin == (300, 300)
-    with mirrored.copying(offset_map_topic=map_topic) as task:
+    with mirrored.copying() as task:
         mirrored.wait(task, 100)
         if not running:
             task.stop()
@@ -80,14 +76,9 @@ def test_the_topic_was_created_again(
         mirrored.produce(50)
         if running:
             mirrored.wait(task, 450)
-    mirrored.copy_all(expected=450, offset_map_topic=map_topic)
+    mirrored.copy_all(expected=450)
     mirrored.assert_same()
     assert "acknowledged record(s)" in caplog.text
-    segments = [decode(row.key, row.value) for row in consume(mirrored.target.bootstrap, map_topic)]
-    ends = [number for number, one in enumerate(segments) if one.is_empty]
-    assert [segments[number].target_end for number in ends] == [0]
-    assert {one.target_start for one in segments[: ends[0]]} == {300}
-    assert segments[ends[0] + 1].target_start == 0
 
 
 def test_an_idle_compacted_topic_was_created_again(make: Make) -> None:

@@ -77,13 +77,6 @@ class MapSender:
             for run in runs:
                 self._writer.acknowledged(place, ids, run)
 
-    def ended(self, ends: Collection[Segment]) -> None:
-        """Targets' logs end here, before what the map may tell of: it is told at once, waited for. KafkaError if it cannot be."""
-        if not self._topic or not self._is_there():
-            return
-        append_in_batches(self._topic, _rows(ends), self._append)
-        self._writer.ended(ends, is_writing=self._under_way > 0)
-
     def flush_then(self, written: Callable[[bool], None]) -> None:
         """Send what is new; `written` hears whether all that was acknowledged so far is in the map."""
         is_there = self._is_there()
@@ -137,7 +130,6 @@ class MapSender:
             self._writer.give_back(segments)
         if self._under_way:
             return
-        self._writer.settled()
         if self._then is not None:
             then, self._then = self._then, None
             then(self._is_whole)
@@ -164,7 +156,7 @@ def _place(copy: PartitionCopy) -> Place:
     return Place(plan.topic, plan.partition, plan.remote, plan.at)
 
 
-def _rows(segments: Collection[Segment]) -> list[Row]:
+def _rows(segments: Sequence[Segment]) -> list[Row]:
     return [offset_map.encode(segment) for segment in segments]
 
 

@@ -241,9 +241,6 @@ class RecordResumer(Resumer):
         there = [target for target in position.targets if self._is_there(target)]
         if len(there) < len(position.targets) and routing.topic is not None:
             return self._recreated(part, position, routing.topic, facts)
-        for target in position.targets:
-            if target not in there:
-                self._take_end(part, target.key, 0)
         stands = [self._stand(part, position, target, routing, outcome) for target in there]
         low = self._low(position, stands, routing)
         if first > low + 1:
@@ -296,8 +293,6 @@ class RecordResumer(Resumer):
         aligned, end, epoch = self.align_target(part, position, target, routing)
         if aligned.trouble:
             outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
-        if aligned.trouble or end < target.target_offset:
-            self._take_end(part, target.key, end)
         found = aligned.position
         moved = replace(
             target,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats import progress
 from sparkmirror.formats.mirror import OffsetSync, encode_offset_sync
-from sparkmirror.formats.offset_map import Place, Run, Segment, TopicIds
+from sparkmirror.formats.offset_map import Place, Run, TopicIds
 from sparkmirror.formats.position import Entry, Position
 from sparkmirror.formats.progress import PartitionProgress, RunsOn
 from sparkmirror.kafka.fetch import TopicPartition
@@ -166,11 +166,6 @@ class Reporter:
         """These were aligned: another task has perhaps written what they would have written next."""
         self.turn()
         self._mapping.interrupt({copy.key for copy in copies})
-
-    def ended(self, ends: Collection[Segment]) -> None:
-        """Targets' logs end before where they did: the map must tell before anything is written there."""
-        self.turn()
-        self._mapping.ended(ends)
 
     def found(self, place: Place, ids: TopicIds, runs: Sequence[Run]) -> None:
         """Records that a task before this one has written: the map is to tell of them."""

@@ -7,7 +7,7 @@ number. Whatever cannot be copied any more is told as a `Loss`, never passed ove
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkmirror.errors import (
@@ -17,7 +17,6 @@ from sparkmirror.errors import (
     ReplicationError,
     TopicRecreated,
 )
-from sparkmirror.formats.offset_map import NO_ID, Place, Segment, TopicIds
 from sparkmirror.formats.position import (
     MAX_EPOCH,
     NO_FINGERPRINT,
@@ -93,15 +92,12 @@ class Resumer:
         store: PositionStore,
         settings: CopySettings,
         stamp: int,
-        tell_ends: Callable[[Collection[Segment]], None],
     ) -> None:
         self._source = source
         self._target = target
         self._store = store
         self._settings = settings
         self._stamp = stamp
-        self._tell_ends = tell_ends
-        self._ends: list[Segment] = []
         self._fresh: tuple[int, int] | None = None
         self._forgotten: dict[TopicPartition, Numbering] = {}
         self._behind: dict[str, BrokerError] = {}
@@ -174,8 +170,6 @@ class Resumer:
             outcome.failed[parts[0].key] = error
             return []
         claims = self._decisions(parts, known, facts, outcome)
-        if self._ends:  # after the claim, nobody would see any more that they were elsewhere
-            self._tell_ends(self._ends)
         granted = self._store.claim(claims)
         again = []
         for part in parts:
@@ -201,7 +195,6 @@ class Resumer:
     ) -> dict[TopicPartition, tuple[Position, Numbering | None]]:
         """Decide for each partition; gives the claims to be made, each with the numbering that it replaces."""
         claims: dict[TopicPartition, tuple[Position, Numbering | None]] = {}
-        self._ends = []
         for part in parts:
             if part.key in facts.outdated:
                 outcome.failed[part.key] = facts.outdated[part.key]
@@ -380,9 +373,6 @@ class Resumer:
         aligned = self._aligned(part, position, facts)
         if aligned.trouble:
             outcome.losses.append(Loss(part.topic, part.partition, aligned.trouble))
-        end = facts.target_end[part.key]
-        if aligned.trouble or end < position.target_offset:
-            self._take_end(part, (part.remote, part.partition), end)
         position = aligned.position
         if first > position.next_offset:
             outcome.losses.append(self._retention_loss(part, position.next_offset, first))
@@ -390,14 +380,6 @@ class Resumer:
         if part.compacted or not aligned.keeps_numbering or self._is_forgotten(part, position):
             return self._renumber(part, position, position.offset, facts)
         return position
-
-    def _take_end(self, part: PartitionPlan, target: TopicPartition, end: int) -> None:
-        """A target's log ends here, perhaps before what the offset map tells of."""
-        info = self._target.topics.get(target[0])
-        ids = TopicIds(
-            bytes.fromhex(self._source_id(part)) or NO_ID, NO_ID if info is None else info.topic_id
-        )
-        self._ends.append(Segment.end_of_log(Place(*part.key, *target), ids, end))
 
     def _is_forgotten(self, part: PartitionPlan, position: Position) -> bool:
         return self._forgotten.get(part.key) == position.numbering

@@ -97,13 +97,7 @@ class Troubles:
         self._reporter = reporter
         self._fitting = fitting
         self._resumer = RecordResumer(
-            ends.source,
-            ends.target,
-            store,
-            plan.settings,
-            plan.stamp,
-            reporter.ended,
-            routings=routings,
+            ends.source, ends.target, store, plan.settings, plan.stamp, routings=routings
         )
         self._opener = TargetOpener(ends.source, ends.target, store, plan.settings, self._resumer)
         self._troubled: dict[PartitionCopy, float] = {}

@@ -7,9 +7,6 @@ A record of the topic holds one segment; its key names the partition on both sid
 The runs are pairs of numbers (skip, length): pass over `skip` source offsets that have no copy, then `length` records follow each
 other. A length of 0 passes over `skip` target offsets instead. Most segments are one run, which the ends tell: no pairs are
 written then.
-
-An *empty* segment tells where the target's log ended when it was written: whatever was known to lie behind is gone. Its key has
-the complement of that offset, so that no segment that begins there takes its place.
 """
 
 from __future__ import annotations
@@ -83,7 +80,7 @@ class TopicIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Runs of one partition, going up on both sides; the ends are those of the first and the last run. Perhaps empty."""
+    """Runs of one partition, going up on both sides; the ends are those of the first and the last run."""
 
     place: Place
     ids: TopicIds
@@ -94,23 +91,12 @@ class Segment:
     pairs: bytes = b""
     """Empty: one run."""
 
-    @classmethod
-    def end_of_log(cls, place: Place, ids: TopicIds, target: int) -> Segment:
-        """The empty segment at a target offset."""
-        return cls(place, ids, 0, 0, ~target, target)
-
     @property
     def key(self) -> SegmentKey:
         return SegmentKey(self.place, self.target_start)
 
-    @property
-    def is_empty(self) -> bool:
-        return self.target_start < 0
-
     def runs(self) -> Iterator[Run]:
         source, target = self.source_start, self.target_start
-        if self.is_empty:
-            return
         if not self.pairs:
             yield Run(source, target, self.source_end - source)
             return
@@ -171,8 +157,6 @@ def decode(key: bytes | None, value: bytes | None) -> Segment:
 
 def _check(segment: Segment) -> None:
     """Whether its runs end where it says."""
-    if segment.is_empty and segment.target_end == ~segment.target_start and not segment.pairs:
-        return
     try:
         last = Run(0, 0, 0)
         for last in segment.runs():  # noqa: B007 - the last one is wanted

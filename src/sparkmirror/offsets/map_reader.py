@@ -196,10 +196,8 @@ class MapReader:
         if self._way_back.leads_home(topic):
             return self._way_back.translate(topic, remote, partition, offset)
         known = self._map(topic, remote, partition)
-        if known is None:
+        if known is None or not known.line:
             return self._syncs.translate(topic, partition, offset)
-        if not known.line:
-            return None if known.is_ended else self._syncs.translate(topic, partition, offset)
         start = self._start(known)
         found = known.translate(offset, start)
         if found is None:
@@ -248,14 +246,12 @@ class MapReader:
         return moved is not None and moved.is_exact and moved.offset >= start
 
     def is_too_far(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint may be of an older log: it is not within what the map tells of, or past an unread record."""
+        """Whether the map tells of a record before a checkpoint that the group has not read: so it is of an older log."""
         places = self._topic.map.to_target(checkpoint.topic, checkpoint.partition)
-        if checkpoint.is_by_time or not places:
+        if checkpoint.is_by_time or len(places) != 1:
             return False
-        maps = [self._topic.map.places[place] for place in places]
-        if checkpoint.downstream_offset > max(known.target_end for known in maps):
-            return True
-        bound = maps[0].bound(checkpoint.upstream_offset) if len(maps) == 1 else None
+        known = self._topic.map.places[next(iter(places))]
+        bound = known.bound(checkpoint.upstream_offset)
         return bound is not None and bound < checkpoint.downstream_offset
 
     def forget(self, recreated: Mapping[str, Seen]) -> None:

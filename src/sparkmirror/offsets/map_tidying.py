@@ -16,17 +16,11 @@ def tidied(known: PartitionMap, log_start: int) -> Changes:
     """What makes the map of a partition smaller without its saying less.
 
     Void segments go, and those of records that the target has no more; neighbors become one. The last segment stays as it is:
-    its writer may be about to write it again, longer. An empty one goes after all that it makes void, and not before there is
-    something that counts: until then it tells that old checkpoints do not.
-
-    Source offsets that neighbors pass over, and that were copied before, stay between two segments: there the position was set
-    forward, and a copy of them in a hole is perhaps the only one.
+    its writer may be about to write it again, longer. Source offsets that neighbors pass over, and that were copied before, stay
+    between two segments: there the position was set forward, and a copy of them in a hole is perhaps the only one.
     """
     line = known.line
-    void = known.void
-    gone = {segment.key for segment in void if not segment.is_empty}
-    if line and not gone:
-        gone = {segment.key for segment in void}
+    gone = {segment.key for segment in known.void}
     written: dict[SegmentKey, Segment] = {}
     kept: Segment | None = None
     reached = 0

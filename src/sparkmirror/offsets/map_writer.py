@@ -74,8 +74,7 @@ class MapWriter:
 
     Invariants: `_growing` holds the last segment of each partition; `_changed` the partitions whose last segment is not (known to
     be) written as it is; `_closed` the segments before those, of the same topics (`_ids`), that are not written yet, but for
-    `dropped` ones, which were too many. Of partitions in `_ended`, segments that are being written may be of before the target's
-    log was cut back there.
+    `dropped` ones, which were too many.
     """
 
     def __init__(self) -> None:
@@ -83,7 +82,6 @@ class MapWriter:
         self._changed: set[Place] = set()
         self._closed: dict[SegmentKey, Segment] = {}
         self._ids: dict[Place, TopicIds] = {}
-        self._ended: dict[Place, Segment] = {}
         self.dropped = 0
 
     @property
@@ -122,26 +120,6 @@ class MapWriter:
         for key in [key for key in self._closed if key.place == place]:
             del self._closed[key]
 
-    def ended(self, ends: Iterable[Segment], *, is_writing: bool) -> None:
-        """The target's log was cut back to these (empty) segments, which are in the map: what lies behind is not to be written.
-
-        `is_writing`: whether segments that were taken before may come to lie behind these.
-        """
-        for end in ends:
-            growing = self._growing.pop(end.place, None)
-            if growing is not None:
-                self._changed.discard(end.place)
-            self._drop(end.place)
-            if is_writing:
-                self._ended[end.place] = end
-
-    def settled(self) -> None:
-        """What was taken is written, or given back: ends that older segments may have come to lie behind are to be told again."""
-        if self._ended:
-            self._closed = {**{end.key: end for end in self._ended.values()}, **self._closed}
-            self._changed |= self._ended.keys() & self._growing.keys()
-            self._ended.clear()
-
     def take(self) -> list[Segment]:
         """Everything that is to be written now; who cannot write it gives it back."""
         found = [
@@ -161,11 +139,7 @@ class MapWriter:
     def give_back(self, segments: Iterable[Segment]) -> None:
         """These were not written: they are to be taken again, unless they have grown meanwhile and are anyway."""
         for segment in segments:
-            is_current = self._ids.get(segment.place, segment.ids).agrees(segment.ids)
-            if not is_current or segment.place in self._ended:
-                continue
-            if segment.is_empty:
-                self._ended[segment.place] = segment
+            if not self._ids.get(segment.place, segment.ids).agrees(segment.ids):
                 continue
             growing = self._growing.get(segment.place)
             if growing is not None and growing.segment().key == segment.key:

@@ -70,9 +70,9 @@ class PartitionMap:
             self._newest = order
             self._take_ids(segment.ids, order)
         counts = self._counts(order, segment)
-        if counts and (segment.is_empty or segment.target_end > self._reached):
+        if counts and segment.target_end > self._reached:
             self._reached, self.written_at = segment.target_end, written_at
-        if self._line and is_newest and counts and not segment.is_empty:
+        if self._line and is_newest and counts:
             self._join(self._line, segment)
         else:
             self._line = None
@@ -116,7 +116,7 @@ class PartitionMap:
         """What holds, in the order of the target's offsets."""
         if self._line is None:
             line = _Line()
-            for order, segment in sorted(self._segments.values(), key=_begins):
+            for order, segment in (self._segments[start] for start in sorted(self._segments)):
                 if self._counts(order, segment):
                     line.put(order, segment)
             self._line, self._index = line.segments, None
@@ -185,16 +185,6 @@ class PartitionMap:
         """The source offset after the last one that has a copy; there must be one."""
         return max(segment.source_end for segment in self.line)
 
-    @property
-    def target_end(self) -> int:
-        """The target offset up to which something is known; 0 if nothing is."""
-        return self.line[-1].target_end if self.line else 0
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the target's log was cut back, or begun anew, since syncs or others could tell of it."""
-        return any(segment.is_empty for _, segment in self._segments.values())
-
     def is_dense_from(self, target: int) -> bool:
         """Whether it is known of every record of the target, from this offset to the last that is known, what it is a copy of."""
         reached = target
@@ -244,12 +234,6 @@ class PartitionMap:
         return holes(self.line)
 
 
-def _begins(row: tuple[int, Segment]) -> tuple[int, bool]:
-    """Where a segment begins; an end of the log comes before what begins there."""
-    segment = row[1]
-    return (segment.target_end, False) if segment.is_empty else (segment.target_start, True)
-
-
 class _Line:
     """Segments that are put in the order of the target's offsets, each with its place in the log, as they go together.
 
@@ -269,9 +253,6 @@ class _Line:
     def put(self, order: int, segment: Segment) -> None:
         if order < self._cut_back:
             return
-        if segment.is_empty:
-            self._end(order, segment.target_end)
-            return
         seen: list[tuple[int, int]] = []
         if self.segments and segment.target_start < self.segments[-1].target_end:
             before = self.segments[-1]
@@ -288,13 +269,6 @@ class _Line:
             self.segments[-1:] = cut(before, segment.target_start)
         self.segments.append(segment)
         self._order, self._seen = order, seen
-
-    def _end(self, order: int, target: int) -> None:
-        """The log was known to end here: what was written before, and lies behind, is void."""
-        self._cut_back = order
-        last = self.segments[-1] if self.segments else None
-        if last is not None and last.target_end > target and order > self._order_at(target):
-            self.segments[-1:] = cut(last, target)
 
     def _order_at(self, target: int) -> int:
         """When something was last written of what the last segment says of a target offset."""

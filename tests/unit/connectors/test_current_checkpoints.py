@@ -11,7 +11,7 @@ from sparkmirror.connectors.checkpoint_task import CheckpointTask
 from sparkmirror.formats.mirror import Checkpoint
 from sparkmirror.formats.offset_map import NO_ID, Segment, TopicIds
 from sparkmirror.offsets.checkpoints import CheckpointStore
-from tests.unit.offsets.segments import PLACE, segment
+from tests.unit.offsets.segments import segment
 from tests.unit.offsets.test_map_reader import reader
 
 NO_IDS = TopicIds()
@@ -67,16 +67,6 @@ def test_also_as_long_as_the_refill_is_not_told_to_the_end() -> None:
     begun = segment((500, 0, 100), ids=NO_IDS)
     later = segment((600, 100, 750), ids=NO_IDS)
     assert not is_current([OLD, begun, later], old, NO_ID, NO_ID)
-
-
-def test_before_anything_of_the_refill_is_told() -> None:
-    """That the log was begun anew is told before the first record is written there."""
-    old = Checkpoint("g", "A.t", 0, 800, 800)
-    begun = Segment.end_of_log(PLACE, NO_IDS, 0)
-    assert not is_current([OLD, begun], old, NO_ID, NO_ID)
-    first = segment((500, 0, 1), ids=NO_IDS)
-    assert not is_current([OLD, first], old, NO_ID, NO_ID)
-    assert not is_current([first], old, NO_ID, NO_ID), "the map was tidied"
 
 
 def test_a_group_that_is_ahead_of_what_is_copied_is_not_held_back() -> None:

@@ -227,8 +227,7 @@ def test_partitions_that_are_placed_have_producers_of_their_own(world: type[Worl
     source, target = cast("Cluster", made.source), cast("Cluster", made.target)
     store = SharedPositions(made.shared)
     plans = [replace(made.plan, partition=partition) for partition in (0, 1)]
-    resumer = RecordResumer(source, target, store, CopySettings(), 77, made.ends.extend)
-    found = resumer.resume(plans).positions
+    found = RecordResumer(source, target, store, CopySettings(), 77).resume(plans).positions
     one, other = (found[plan.key].numbering for plan in plans)
     assert one is not None
     assert other is not None

@@ -9,13 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from sparkmirror.dataplane import alignment
-from sparkmirror.dataplane.alignment import Aligned, Pair
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore, StoreAddress
 from sparkmirror.dataplane.resume import Outcome, Resumer, now_ms
 from sparkmirror.errors import BrokerError, ConnectionFailed, NumberingLost, TopicRecreated
-from sparkmirror.formats.offset_map import NO_ID, Place, Segment
 from sparkmirror.formats.position import (
     MAX_EPOCH,
     NO_FINGERPRINT,
@@ -63,10 +60,6 @@ class Side:
     def topic(self, name: str) -> TopicInfo:
         return TopicInfo(name, self.topic_id, False)
 
-    @property
-    def topics(self) -> dict[str, TopicInfo]:
-        return {name: self.topic(name) for name, _ in self.end}
-
     def leader(self, name: str, partition: int) -> PartitionInfo:
         if name in self.gone:
             raise BrokerError(3, "UNKNOWN_TOPIC_OR_PARTITION", f"{name} is gone", retriable=True)
@@ -104,8 +97,6 @@ class World:
     target: Side = field(default_factory=lambda: Side("B", TARGET_ID))
     shared: list[tuple[TopicPartition, Entry]] = field(default_factory=list)
     next_producer: int = 100
-    ends: list[Segment] = field(default_factory=list)
-    """What was told of logs that end before where they did."""
 
     def put(self, plan: PartitionPlan, start: int, end: int, target_end: int) -> None:
         self.source.start[plan.key], self.source.end[plan.key] = start, end
@@ -127,7 +118,6 @@ class World:
             store or Log(self.shared),
             CopySettings(**settings),
             77,
-            self.ends.extend,
         )
 
     def resume(self, *plans: PartitionPlan, **settings: Any) -> Outcome:
@@ -180,35 +170,6 @@ def standing(offset: int = 299, sequence: int = 300, number: Numbering = NUMBER)
         target_id=TARGET_ID.hex(),
         stamp=1,
     )
-
-
-# -- the target's log -----------------------------------------------------------------------------
-
-
-def test_a_target_without_ids_that_was_begun_anew_is_told_before_it_is_claimed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the claim, nobody would see it any more; the offset map is to know before the first record is written."""
-    world.target.topic_id = NO_ID
-    world.put(PLAN, 0, 1000, 150)
-    world.record(replace(standing(), target_id=""))
-
-    def align(pair: Pair, position: Position, *_: object) -> Aligned:
-        return Aligned(replace(position, offset=-1, target_offset=150), keeps_numbering=False)
-
-    monkeypatch.setattr(alignment, "align", align)
-    resumer = world.resumer()
-
-    def refuse(_: object) -> None:
-        raise BrokerError(3, "UNKNOWN_TOPIC_OR_PARTITION", "the map is gone")
-
-    resumer._tell_ends = refuse
-    with pytest.raises(BrokerError):
-        resumer.resume([PLAN])
-    assert len(world.shared) == 1, "not claimed"
-    assert world.resume().positions[PLAN.key].next_offset == 0
-    (end,) = world.ends
-    assert (end.place, end.target_end) == (Place(*PLAN.key, PLAN.remote, PLAN.partition), 150)
 
 
 # -- a numbering is kept, or begun ----------------------------------------------------------------

@@ -57,7 +57,7 @@ class Task:
             cast("TaskPlan", made),
             ends,
             cast("PositionStore", None),
-            cast("Reporter", SimpleNamespace(ended=None)),
+            cast("Reporter", None),
             lambda copy, position: copy,
             Routings(),
         )

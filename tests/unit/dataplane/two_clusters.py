@@ -25,7 +25,6 @@ from sparkmirror.dataplane.resume import Loss
 from sparkmirror.dataplane.routing import Routings
 from sparkmirror.errors import BrokerError, KafkaError, NumberingLost, ReplicationError
 from sparkmirror.formats import position as formats
-from sparkmirror.formats.offset_map import Segment
 from sparkmirror.formats.position import Entry, Fold
 from sparkmirror.kafka import admin, log, messages
 from sparkmirror.kafka.admin import EARLIEST, NewTopic, ProducerState
@@ -176,8 +175,6 @@ class World:
         self.target.create("A.t")
         self.shared: list[tuple[TopicPartition, bytes | None]] = []
         self.plan = replace(PLAN, compacted=compacted)
-        self.ends: list[Segment] = []
-        """What was told of logs that end before where they did."""
 
     @property
     def log(self) -> SimulatedLog:
@@ -214,7 +211,7 @@ class Copier:
         self._store = SharedPositions(world.shared)
         source, target = cast("Cluster", world.source), cast("Cluster", world.target)
         self._resumer = RecordResumer(
-            source, target, self._store, settings, stamp, world.ends.extend, routings=routings
+            source, target, self._store, settings, stamp, routings=routings
         )
         self._opener = TargetOpener(source, target, self._store, settings, self._resumer)
         self.copy = self._new_copy(plan, settings, stamp)

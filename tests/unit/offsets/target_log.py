@@ -25,6 +25,7 @@ class TargetLog:
         self.map = PartitionMap(PLACE)
         self.order = 0
         self._writer = MapWriter()
+        self._longest = 0
         self._is_set = False
         """Whether the position was set since the last record that the map tells of."""
 
@@ -39,6 +40,7 @@ class TargetLog:
                 self._writer.acknowledged(PLACE, IDS, Run(source, len(self.log), 1))
                 self.log.append(source)
         self.position += count
+        self._longest = max(self._longest, len(self.log))
 
     def write(self, _: int = 0) -> None:
         segments = self._writer.take()
@@ -69,7 +71,7 @@ class TargetLog:
 
         So the map hears of records before those, and at once of those that follow a hole.
         """
-        while self._is_set or not self.map.line:
+        while self._is_set or not len(self.map):
             self._tell()
         last = self.map.line[-1]
         is_lost = last.target_end < len(self.log)
@@ -86,6 +88,7 @@ class TargetLog:
     def foreign(self, count: int) -> None:
         """Another producer writes to the target."""
         self.log += [None] * count
+        self._longest = max(self._longest, len(self.log))
 
     def gap(self, count: int) -> None:
         self.missing |= set(range(self.position, self.position + count)) - set(self.log)
@@ -97,16 +100,9 @@ class TargetLog:
     def cut(self, count: int) -> None:
         """The target loses its last records (unclean leader election), and the copy resumes behind what is left."""
         self.restart()
-        self.cut_running(count)
-
-    def cut_running(self, count: int) -> None:
-        """The same to a task that has told a part of them only."""
         del self.log[max(0, len(self.log) - count) :]
         rest = [source for source in self.log if source is not None]
         self.position = rest[-1] + 1 if rest else 0
-        end = Segment.end_of_log(PLACE, IDS, len(self.log))
-        self.put([end])
-        self._writer.ended([end], is_writing=False)
 
     def tidy(self, _: int) -> None:
         for key, change in tidied(self.map, 0).items():
@@ -119,6 +115,11 @@ class TargetLog:
         for one in segments:
             self.map.put(one, self.order)
             self.order += 1
+
+    def outgrow(self) -> None:
+        """Copy on until the log is as long as it ever was: what was cut off is overwritten."""
+        while len(self.log) < self._longest:
+            self.copy(1)
 
     # -- what is true -----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.offsets.map_reader import MapReader, Syncs, WayBack
 from sparkmirror.offsets.sync_store import OffsetSyncStore
-from tests.unit.offsets.segments import IDS, PLACE, segment
+from tests.unit.offsets.segments import IDS, segment
 
 Sync = tuple[int, int]
 
@@ -113,8 +113,3 @@ def test_no_group_is_sent_before_the_log(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_partition_without_a_map_is_left_to_offset_syncs() -> None:
     assert reader(syncs=[(10, 5)]).translate("t", 0, 12) == 6
     assert reader().translate("t", 0, 12) is None
-
-
-def test_offset_syncs_of_a_log_that_was_begun_anew_do_not_count() -> None:
-    begun = Segment.end_of_log(PLACE, IDS, 0)
-    assert reader([begun], [(10, 40)]).translate("t", 0, 10) is None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_map import Segment
 from sparkmirror.offsets.map_tidying import removed, tidied
 from sparkmirror.offsets.offset_map import PartitionMap
-from tests.unit.offsets.segments import IDS, OTHER, PLACE, known, segment
+from tests.unit.offsets.segments import OTHER, PLACE, known, segment
 
 
 def test_neighbours_become_one_but_for_the_last() -> None:
@@ -39,18 +38,6 @@ def test_void_ones_go() -> None:
     one = known(segment((0, 0, 10), ids=OTHER), segment((10, 10, 90)), segment((20, 20, 10)))
     assert tidied(one, 0) == {(PLACE, 0): None, (PLACE, 20): None}
     assert removed(one).keys() == {(PLACE, 0), (PLACE, 10), (PLACE, 20)}
-
-
-def test_the_end_of_a_log_that_was_begun_anew_stays_until_something_counts() -> None:
-    """As long as it is the only thing that tells so."""
-    begun = Segment.end_of_log(PLACE, IDS, 5)
-    one = known(segment((0, 0, 4)), segment((20, 10, 10)), segment((40, 30, 10)), begun)
-    assert tidied(one, 0) == {(PLACE, 10): None, (PLACE, 30): None}
-    one.remove(10)
-    one.remove(30)
-    assert tidied(one, 0) == {(PLACE, ~5): None}
-    one.remove(0)
-    assert tidied(one, 0) == {}
 
 
 STEPS = st.lists(

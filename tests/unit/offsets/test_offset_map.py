@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkmirror.formats.offset_map import Run, Segment, TopicIds, decode, encode
+from sparkmirror.formats.offset_map import Run, Segment, TopicIds
 from sparkmirror.offsets.map_writer import MapWriter
 from sparkmirror.offsets.offset_map import PartitionMap, Translation
 from sparkmirror.offsets.segments import MOST_NUMBERS, merged
@@ -119,31 +119,6 @@ def test_a_target_that_was_cut_back() -> None:
     """Records 250 to 299 were lost there, and something else came to stand in their place."""
     one = known(segment((200, 200, 100)), segment((260, 250, 40)))
     assert offsets(one, 240, 255, 260, 299) == [240, 250, 250, 289]
-
-
-def end(target: int, ids: TopicIds = IDS) -> Segment:
-    return Segment.end_of_log(PLACE, ids, target)
-
-
-def test_nothing_is_known_behind_the_end_of_a_log_that_was_cut_back() -> None:
-    one = known(segment((200, 200, 100)), segment((300, 310, 40)), end(250))
-    assert one.translate(240, 200) == Translation(240, True)
-    assert one.translate(320, 200) == Translation(250, False)
-    one.put(segment((260, 255, 5)), 3)
-    assert one.translate(255, 200) == Translation(250, False)
-    one.put(segment((250, 250, 5)), 4)
-    assert offsets(one, 240, 252, 262, 320) == [240, 252, 257, 260]
-
-
-def test_a_log_that_was_begun_anew() -> None:
-    one = known(segment((200, 200, 100)), end(0))
-    assert (one.translate(250, 0), one.bound(250), one.target_end) == (None, None, 0)
-    assert one.is_ended
-    assert one.void == [segment((200, 200, 100)), end(0)]
-
-
-def test_an_end_is_written_and_read() -> None:
-    assert decode(*encode(end(250))) == end(250)
 
 
 def test_what_was_written_later_counts() -> None:
