@@ -345,7 +345,7 @@ class SourceJob:
     def _start_spark(self, *, queries: bool) -> None:
         """A task that has no Spark to run on stands still, and is shown so while Spark is tried again."""
         try:
-            self._spark.start(queries=queries)
+            self._spark.start(queries=queries, is_wanted=lambda: not self._changed.is_set())
         except SparkError as error:
             self._hold_up(_WITHOUT_SPARK, str(error))
             raise

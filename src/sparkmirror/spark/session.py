@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -104,8 +104,8 @@ class SparkSession:
                 return False
             raise
 
-    def start(self, *, queries: bool = False) -> None:
-        """Start the JVM and the context unless they are there.
+    def start(self, *, queries: bool = False, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Start the JVM and the context unless they are there, or `is_wanted` says no once another start is over.
 
         One that was not started for queries is slow at them: the first query starts another, unless this one has work to do.
         ConfigError if this version of PySpark is not supported.
@@ -113,6 +113,8 @@ class SparkSession:
         require_supported(pyspark.__version__, queries=queries)
         stops = self._stops
         with self._lock:
+            if not is_wanted():
+                return
             is_fit = self._is_for_queries or not queries or self._queries is not None
             if self.is_alive and (is_fit or self._has_work):
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +20,7 @@ class NoSpark(SparkSession):
         super().__init__({})
         self.starts = 0
 
-    def start(self, *, queries: bool = False) -> None:
+    def start(self, *, queries: bool = False, is_wanted: Callable[[], bool] = lambda: True) -> None:
         self.starts += 1
         raise SparkError("Spark could not be started (local[*]): no Java.")
 

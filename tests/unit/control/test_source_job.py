@@ -69,7 +69,7 @@ class Spark:
     def width(self, slots: int) -> int:
         return 1
 
-    def start(self, *, queries: bool = False) -> None:
+    def start(self, *, queries: bool = False, is_wanted: Callable[[], bool]) -> None:
         self.starts += 1
         self.may_start.wait(PATIENCE_S)
         if self.error is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -33,7 +33,9 @@ class Quiet:
     ) -> None:
         pass
 
-    def start(self, *, queries: bool = False) -> None: ...
+    def start(
+        self, *, queries: bool = False, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None: ...
     def stop(self) -> None: ...
     def task_configs(self, tasks_max: int) -> list[dict[str, str]]:
         return []

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -90,6 +91,45 @@ def test_it_is_told_whether_speculation_is_ignored_or_stays_in_force(
     SparkSession({}, Jvm({"spark.speculation": "true"}, is_shared=is_shared))
     assert ("stays in force" in caplog.text) == is_shared
     assert ("is ignored" in caplog.text) != is_shared
+
+
+class SlowJvm(Jvm):
+    """One that takes until `may_open` to make a context, which fails."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.is_opening, self.may_open = threading.Event(), threading.Event()
+        self.opened = 0
+
+    def open(self, config: Mapping[str, str]) -> SparkContext:
+        self.opened += 1
+        self.is_opening.set()
+        assert self.may_open.wait(10)
+        return super().open(config)
+
+
+def test_a_start_for_queries_that_is_not_wanted_any_more_starts_nothing() -> None:
+    """Tasks of a query that was stored are gone when the start ahead of them is over: Spark would be started twice."""
+    jvm = SlowJvm()
+    session = SparkSession({}, jvm)
+
+    def fails() -> None:
+        with pytest.raises(SparkError):
+            session.start()
+
+    first = threading.Thread(target=fails)
+    first.start()
+    assert jvm.is_opening.wait(10)
+    is_changed = threading.Event()
+    second = threading.Thread(
+        target=partial(session.start, queries=True, is_wanted=lambda: not is_changed.is_set())
+    )
+    second.start()
+    is_changed.set()
+    jvm.may_open.set()
+    first.join(10)
+    second.join(10)
+    assert jvm.opened == 1
 
 
 class Context:
