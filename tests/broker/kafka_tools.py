@@ -296,7 +296,9 @@ def _kept_admin(settings: tuple[tuple[str, Any], ...]) -> AdminClient:
 
 def _led(admin: AdminClient, topic: str) -> dict[int, int]:
     known = admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-    return {number: partition.leader for number, partition in known.items() if partition.leader > 0}
+    return {
+        number: partition.leader for number, partition in known.items() if partition.leader >= 0
+    }
 
 
 def _produced(

@@ -24,13 +24,13 @@ from kafka_tools import (
     wait_for,
 )
 
-from sparkmirror.dataplane import fetch_channels
 from sparkmirror.dataplane.fetching import Fetcher
 from sparkmirror.dataplane.partition import PartitionCopy
 from sparkmirror.errors import ConnectionFailed
 from sparkmirror.kafka import log
-from sparkmirror.kafka import produce as produce_api
+from sparkmirror.kafka.api_versions import FETCH, PRODUCE
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import FetchAnswer, Fetched, FetchLimits, FetchSession
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.tools.clusters import KafkaCluster, free_port, run_tool
@@ -197,15 +197,22 @@ def test_a_throttled_reader_waits_as_long_as_it_is_told(
 # -- versions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fetch", "write"), [(11, 8), (11, 13), (13, 8), (13, 13)])
+@pytest.mark.parametrize(
+    ("fetch", "write"), [(4, 3), (5, 5), (6, 7), (9, 8), (11, 12), (12, 13), (13, 13)]
+)
 def test_old_and_new_versions_of_fetch_and_produce(
     make: Make, monkeypatch: pytest.MonkeyPatch, fetch: int, write: int
 ) -> None:
-    for module in (fetch_channels, log):
-        monkeypatch.setattr(module, "fetch_version", lambda versions: fetch)
-    monkeypatch.setattr(produce_api, "produce_version", lambda versions: write)
+    newest = Connection.version_of
+    caps = {FETCH.key: fetch, PRODUCE.key: write}
+    monkeypatch.setattr(
+        Connection,
+        "version_of",
+        lambda self, api, most=None: newest(self, api, caps.get(api.key, most)),
+    )
+    codec = "lz4" if fetch < 10 or write < 7 else "zstd"
     copied = make(2)
-    copied.produce(numbered(200, 100), batch_num_messages=20, compression_type="zstd")
+    copied.produce(numbered(200, 100), batch_num_messages=20, compression_type=codec)
     copied.produce(numbered(20, 100, 1))
     first, second = Transactions(copied, "a"), Transactions(copied, "b")
     first.begin(3)

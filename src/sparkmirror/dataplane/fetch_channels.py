@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkmirror.errors import ConnectionFailed, KafkaError
+from sparkmirror.kafka.api_versions import FETCH
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.fetch import (
@@ -18,7 +19,6 @@ from sparkmirror.kafka.fetch import (
     FetchLimits,
     FetchSession,
     compares_epochs,
-    fetch_version,
 )
 from sparkmirror.kafka.messages import error_name
 
@@ -26,7 +26,6 @@ from .poller import Poller, tell_once
 
 log = logging.getLogger(__name__)
 _REDIAL_S = 0.5
-_NEWEST = 13  # until the broker is dialled, which settles the version
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class FetchChannels:
         """What is wanted of a broker."""
         channel = self._channels.get(node)
         if channel is None:
-            channel = self._channels[node] = _Channel(node, FetchSession(self._limits, _NEWEST))
+            channel = self._channels[node] = _Channel(node, FetchSession(self._limits, FETCH.most))
         return channel.session
 
     @property
@@ -120,12 +119,12 @@ class FetchChannels:
         if channel.redial_at > time.monotonic():
             return None
         try:
-            connection = self._cluster.dial(channel.node)
+            connection = self._cluster.dial(channel.node, FETCH)
         except KafkaError as error:
             self._lost(channel, error)
             return None
         channel.connection = connection
-        version = self._versions[channel.node] = fetch_version(connection.versions)
+        version = self._versions[channel.node] = connection.version_of(FETCH)
         channel.session.begin(version)
         self._poller.watch(connection, lambda: self._receive(channel))
         return connection

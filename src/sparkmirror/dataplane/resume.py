@@ -79,7 +79,7 @@ class Facts:
     outdated: Mapping[TopicPartition, BrokerError] = field(default_factory=dict)
     """Partitions of which the metadata names a topic id that the leader does not know."""
     other_records: frozenset[TopicPartition] = frozenset()
-    """Those of them whose last copied batch is another in the source's log."""
+    """Those of them, and of all where brokers do not tell epochs, whose last copied batch is another in the source's log."""
 
 
 class Resumer:
@@ -240,7 +240,8 @@ class Resumer:
             for part in parts
             if (position := self._position(part, known)) is not None
         }
-        epoch_ends = self._epoch_ends(positions)
+        found = self._epoch_ends(positions)
+        epoch_ends = found or {}
         truncated = {
             part.key: end
             for part, (_, end) in epoch_ends.items()
@@ -251,6 +252,7 @@ class Resumer:
             for part, (epoch, _) in epoch_ends.items()
             if part.key not in truncated and epoch < positions[part].fingerprint.leader_epoch
         }
+        doubtful = earlier if found is not None else self._with_ids_kept(positions)
         return Facts(
             earliest=earliest,
             latest=latest,
@@ -265,7 +267,7 @@ class Resumer:
             outdated=self._outdated(positions),
             earlier_epochs={part.key: epoch for part, epoch in earlier.items()},
             other_records=with_other_records(
-                self._source, {part: positions[part] for part in earlier}, earliest, latest
+                self._source, {part: positions[part] for part in doubtful}, earliest, latest
             ),
         )
 
@@ -283,12 +285,21 @@ class Resumer:
             if not position.source_id or not self._source_id(part)
         }
 
+    def _with_ids_kept(self, positions: Mapping[PartitionPlan, Position]) -> list[PartitionPlan]:
+        """The partitions of the same source topic as before, by its id."""
+        return [
+            part
+            for part, position in positions.items()
+            if position.source_id and position.source_id == self._source_id(part)
+        ]
+
     def _epoch_ends(
         self, positions: Mapping[PartitionPlan, Position]
-    ) -> dict[PartitionPlan, tuple[int, int]]:
+    ) -> dict[PartitionPlan, tuple[int, int]] | None:
         """For each position the newest leader epoch of the source's log that is not after its own, and where that ends.
 
-        An end below the position: an unclean election took records back.
+        An end below the position: an unclean election took records back. None where the brokers cannot tell: then the checksum
+        of the last copied batch tells that it did, but not how far.
         """
         asked = {
             part.key: (part, position.fingerprint.leader_epoch)
@@ -298,6 +309,8 @@ class Resumer:
         if not asked:
             return {}
         ends = admin.epoch_ends(self._source, {key: epoch for key, (_, epoch) in asked.items()})
+        if ends is None:
+            return None
         return {asked[key][0]: found for key, found in ends.items() if found[1] >= 0}
 
     def _outdated(
@@ -528,19 +541,21 @@ class Resumer:
         self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
     ) -> Position:
         """The position with the leader epoch that the source's log has there: to a later one, each fetch would be refused."""
-        epoch = facts.earlier_epochs.get(part.key)
-        if epoch is None:
-            return position
-        if part.key in facts.other_records:
+        epoch, is_other = facts.earlier_epochs.get(part.key), part.key in facts.other_records
+        if is_other:
+            was = position.fingerprint.leader_epoch
+            epochs = "" if epoch is None else f", of leader epoch {epoch} instead of {was}"
             outcome.losses.append(
                 Loss(
                     part.topic,
                     part.partition,
                     f"the log on {self._source.settings} has other records before offset {position.next_offset} than those that "
-                    f"were copied: of leader epoch {epoch} instead of {position.fingerprint.leader_epoch} (unclean leader "
-                    f"election). Copying continues there; records before it may be missing in {part.remote}.",
+                    f"were copied{epochs} (unclean leader election). Copying continues there; records before it may be missing "
+                    f"in {part.remote}.",
                 )
             )
+        if epoch is None:
+            return replace(position, fingerprint=NO_FINGERPRINT) if is_other else position
         return replace(position, fingerprint=position.fingerprint._replace(leader_epoch=epoch))
 
     def _aligned(self, part: PartitionPlan, position: Position, facts: Facts) -> Aligned:

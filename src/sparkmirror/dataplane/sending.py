@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages, produce
+from sparkmirror.kafka.api_versions import PRODUCE
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.settings import ClientSettings
@@ -55,7 +56,7 @@ class _Channel:
     told_at: float = 0.0
 
 
-_Context = tuple[dict[bytes, str], dict[tuple[str, int], tuple[Owner, Any]]]
+_Context = tuple[int, dict[bytes, str], dict[tuple[str, int], tuple[Owner, Any]]]
 
 
 class Sender:
@@ -150,16 +151,17 @@ class Sender:
         if not batches:
             return False
         topics = {batch.topic_id: batch.topic for batch in batches}
+        version = produce.version_for(channel.version, batches)
         correlation = connection.next_correlation()
         chunks = produce.request(
-            channel.version,
+            version,
             correlation,
             self._cluster.settings.client_id,
             int(self._cluster.settings.request_timeout * 1000),
             batches,
         )
         try:
-            connection.submit(chunks, correlation, (topics, owners))
+            connection.submit(chunks, correlation, (version, topics, owners))
         except KafkaError as error:
             self._lost(channel, error, connection.lost_contexts)
             return False
@@ -231,12 +233,12 @@ class Sender:
         if channel.redial_at > time.monotonic():
             return None
         try:
-            connection = self._cluster.dial(channel.node)
+            connection = self._cluster.dial(channel.node, PRODUCE)
         except KafkaError as error:
             self._lost(channel, error, [])
             return None
         channel.connection = connection
-        channel.version = produce.produce_version(connection.versions)
+        channel.version = connection.version_of(PRODUCE)
         self._poller.watch(connection, lambda: self._receive(channel))
         return connection
 
@@ -249,8 +251,8 @@ class Sender:
         except KafkaError as error:
             self._lost(channel, error, connection.lost_contexts)
             return
-        for (topics, owners), payload in frames:
-            answer = produce.answer(channel.version, payload, topics)
+        for (version, topics, owners), payload in frames:
+            answer = produce.answer(version, payload, topics)
             if answer.throttle_ms > 0:
                 connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
             for result in answer.partitions:
@@ -283,7 +285,7 @@ class Sender:
         channel.connection = None
         channel.redial_at = time.monotonic() + _REDIAL_S
         self.stale = True
-        for _, owners in contexts:
+        for _, _, owners in contexts:
             for owner, token in owners.values():
                 owner.result(token, NETWORK_EXCEPTION, -1, None)
         for side in channel.side:

@@ -198,8 +198,11 @@ def describe_producers(
 
 def epoch_ends(
     cluster: Cluster, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, tuple[int, int]]:
-    """For each partition and leader epoch, the newest epoch at or below it and the offset where it ended."""
+) -> dict[TopicPartition, tuple[int, int]] | None:
+    """For each partition and leader epoch, the newest epoch at or below it and the offset where it ended.
+
+    None where the brokers cannot tell, or not us.
+    """
     request = messages.OffsetForLeaderEpochRequest
 
     def build(topics: dict[str, list[int]]) -> Any:
@@ -219,10 +222,13 @@ def epoch_ends(
             ],
         )
 
-    return {
-        (topic, p.partition): (p.leader_epoch, p.end_offset)
-        for topic, p in _each(cluster, epochs, build, "OffsetForLeaderEpoch")
-    }
+    try:
+        answers = _each(cluster, epochs, build, "OffsetForLeaderEpoch")
+    except BrokerError as error:
+        if messages.is_unavailable(error):
+            return None
+        raise
+    return {(topic, p.partition): (p.leader_epoch, p.end_offset) for topic, p in answers}
 
 
 def init_producer_id(cluster: Cluster) -> tuple[int, int]:
@@ -235,7 +241,7 @@ def init_producer_id(cluster: Cluster) -> tuple[int, int]:
             producer_id=-1,
             producer_epoch=-1,
         )
-        answer = cluster.call_any(request, most=4)
+        answer = cluster.call_any(request)
         if answer.error_code != messages.NONE:
             raise messages.broker_error(
                 answer.error_code,
@@ -249,8 +255,33 @@ def init_producer_id(cluster: Cluster) -> tuple[int, int]:
 
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, BrokerError | None]:
     """Create topics; per topic None for success (also: it was there already) or the broker's error."""
-    answers = ask_for_topics(cluster, topics, validate_only=False)
+    try:
+        answers = list(ask_for_topics(cluster, topics, validate_only=False))
+    except BrokerError as error:
+        if error.code != messages.UNSUPPORTED_VERSION:
+            raise
+        return {topic.name: cannot_create(cluster, topic, error) for topic in topics}
     return {topic.name: creation_error(cluster, topic, answer) for topic, answer in answers}
+
+
+def cannot_create(cluster: Cluster, topic: NewTopic, error: BrokerError) -> BrokerError:
+    """The error of a topic that is missing where brokers do not let clients create topics."""
+    return BrokerError(
+        error.code,
+        error.name,
+        f"Topic {topic.name} is missing on {cluster.settings}, and cannot be created: {error.message}",
+        f"Create it: {creation_command(cluster, topic)}",
+    )
+
+
+def creation_command(cluster: Cluster, topic: NewTopic) -> str:
+    """What an operator types to create a topic."""
+    servers = ",".join(f"{host}:{port}" for host, port in cluster.settings.bootstrap)
+    configs = "".join(f" --config {name}={value}" for name, value in topic.configs.items())
+    return (
+        f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic.name} --partitions {topic.partitions} "
+        f"--replication-factor {topic.replication_factor}{configs}"
+    )
 
 
 def ask_for_topics(
@@ -302,13 +333,16 @@ def creation_error(cluster: Cluster, topic: NewTopic, answer: Any) -> BrokerErro
             "The topic is too large for one request. Create it with fewer partitions and widen it in steps "
             "(kafka-topics --alter --partitions), or leave it out (topics.exclude)."
         )
-    return messages.broker_error(
+    error = messages.broker_error(
         answer.error_code,
         what,
         answer.error_message,
         remedy,
         access=needs("Create", "topic", topic.name, cluster.settings.security),
     )
+    if messages.is_unavailable(error):
+        error.remedy = f"{error.remedy} Or create it: {creation_command(cluster, topic)}".strip()
+    return error
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
@@ -330,18 +364,35 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, 
         return max(1, counts[name] - (0 if info is None else len(info.partitions)))
 
     accepted = (messages.NONE, messages.INVALID_PARTITIONS)
-    return {
-        t.name: None
-        if t.error_code in accepted
-        else messages.broker_error(
-            t.error_code,
-            f"Adding partitions to {t.name} on {cluster.settings}",
-            t.error_message,
-            access=needs("Alter", "topic", t.name, cluster.settings.security),
-        )
-        for _, rows in ask_in_parts(list(counts), CREATION, ask, missing)
-        for t in rows
-    }
+    found: dict[str, BrokerError | None] = {}
+    try:
+        for _, rows in ask_in_parts(list(counts), CREATION, ask, missing):
+            for t in rows:
+                found[t.name] = None if t.error_code in accepted else _not_widened(cluster, t)
+    except BrokerError as error:
+        if error.code != messages.UNSUPPORTED_VERSION:
+            raise
+        found |= {name: _cannot_widen(cluster, name, n, error) for name, n in counts.items()}
+    return found
+
+
+def _not_widened(cluster: Cluster, answer: Any) -> BrokerError:
+    return messages.broker_error(
+        answer.error_code,
+        f"Adding partitions to {answer.name} on {cluster.settings}",
+        answer.error_message,
+        access=needs("Alter", "topic", answer.name, cluster.settings.security),
+    )
+
+
+def _cannot_widen(cluster: Cluster, name: str, count: int, error: BrokerError) -> BrokerError:
+    servers = ",".join(f"{host}:{port}" for host, port in cluster.settings.bootstrap)
+    return BrokerError(
+        error.code,
+        error.name,
+        f"Topic {name} on {cluster.settings} should have {count} partitions: {error.message}",
+        f"Widen it: kafka-topics.sh --bootstrap-server {servers} --alter --topic {name} --partitions {count}",
+    )
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerError | None]:
@@ -349,7 +400,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, BrokerErr
 
     def ask(part: Sequence[str]) -> Sequence[Any]:
         request = messages.DeleteTopicsRequest(topic_names=list(part), timeout_ms=_TIMEOUT_MS)
-        found: Sequence[Any] = cluster.call_controller(request, most=5).responses
+        found: Sequence[Any] = cluster.call_controller(request).responses
         return found
 
     accepted = (messages.NONE, messages.UNKNOWN_TOPIC_OR_PARTITION)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from sparkmirror.errors import AccessFailed, BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import APIS, METADATA, Api
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import needs, sentence
 from sparkmirror.kafka.request_parts import Bound, cut
@@ -22,6 +23,9 @@ NO_TOPIC_ID = bytes(16)
 QUIET_TRIES = 3
 """What is tried more often than that is logged."""
 _NAMES = Bound(2000)
+_NAMES_CREATE_NONE = 4  # the version of Metadata
+_PROBE_S = 1.5
+_WITHOUT_S = 300.0
 _REFUSED_WAITS_S = (1.0, 15.0)
 T = TypeVar("T")
 
@@ -59,6 +63,14 @@ class _Held:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """An API that a broker offers and does not answer, and until when it is not asked for it again."""
+
+    error: BrokerError
+    until: float
+
+
 def back_off(first: float, most: float) -> Iterator[float]:
     """Waiting times that double from `first` to `most`, each with up to a fifth of jitter."""
     wait = first
@@ -84,6 +96,7 @@ class Cluster:
         self._connections: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
         self._held: dict[tuple[str, int], _Held] = {}
+        self._without: dict[tuple[str, int, int], _Without] = {}
 
     # -- connections --------------------------------------------------------------------------
 
@@ -95,14 +108,21 @@ class Cluster:
             self._bootstrap.close()
             self._bootstrap = None
 
-    def dial(self, node: int) -> Connection:
-        """A new connection to a broker, for the caller alone."""
+    def dial(self, node: int, *needed: Api) -> Connection:
+        """A new connection to a broker, for the caller alone; BrokerError UNSUPPORTED_VERSION where it offers too little."""
         broker = self.brokers.get(node)
         if broker is None:
             raise ConnectionFailed(
                 f"Broker {node} of {self.settings} is not known (it may be down)."
             )
-        return self._opened(broker.host, broker.port)
+        connection = self._opened(broker.host, broker.port)
+        try:
+            for api in needed:
+                connection.version_of(api)
+        except BrokerError:
+            connection.close()
+            raise
+        return connection
 
     def _opened(self, host: str, port: int) -> Connection:
         held = self._held.get((host, port))
@@ -172,17 +192,67 @@ class Cluster:
 
     def call_any(self, request: Any, most: int | None = None) -> Any:
         """Ask whichever broker answers; a connection that breaks is replaced once."""
-        for attempt in (1, 2):
-            connection = self.any_connection()
-            try:
-                return connection.call(request, most=most)
-            except ConnectionFailed:
-                if attempt == 2:
-                    raise
-        raise AssertionError  # the loop returns or raises
+        return self._ask(self.any_connection, request, most, tries=2)
 
     def call_node(self, node: int, request: Any, most: int | None = None) -> Any:
-        return self.connection(node).call(request, most=most)
+        return self._ask(lambda: self.connection(node), request, most, tries=1)
+
+    def _ask(
+        self, connect: Callable[[], Connection], request: Any, most: int | None, tries: int
+    ) -> Any:
+        """Ask on a connection; where that breaks, on another one, up to so many `tries`.
+
+        A broker may offer an API and close the connection on it, or never answer. One that we can do without (`Api.patience`)
+        counts as missing there for a while if that happens twice, and the broker answers something else in between.
+        """
+        api = APIS[request.API_KEY]
+        is_optional = api.patience is not None
+        connection = connect()
+        try:
+            return self._call(connection, api, request, most)
+        except ConnectionFailed:
+            if tries < 2 and not (is_optional and self._is_there(connection)):
+                raise
+        connection = connect()
+        try:
+            return self._call(connection, api, request, most)
+        except ConnectionFailed as error:
+            if not is_optional or not self._is_there(connection):
+                raise
+            raise self._unanswered(connection, api, error) from error
+
+    def _call(self, connection: Connection, api: Api, request: Any, most: int | None) -> Any:
+        without = self._without.get((connection.host, connection.port, api.key))
+        if without is not None and time.monotonic() < without.until:
+            raise without.error.with_traceback(None)
+        return connection.call(request, api.patience, most)
+
+    def _unanswered(self, connection: Connection, api: Api, error: ConnectionFailed) -> BrokerError:
+        """Take an API of a broker for missing."""
+        found = BrokerError(
+            messages.UNSUPPORTED_VERSION,
+            "UNSUPPORTED_VERSION",
+            f"Broker {connection.host}:{connection.port} of {self.settings} offers {api.name}, and does not answer it: "
+            f"{error.message} It counts as missing for {_WITHOUT_S / 60:.0f} min.",
+            api.without,
+        )
+        log.warning("%s", found)
+        until = time.monotonic() + _WITHOUT_S
+        self._without[connection.host, connection.port, api.key] = _Without(found, until)
+        return found
+
+    def _is_there(self, connection: Connection) -> bool:
+        """Whether a broker whose connection has just broken answers Metadata on another one."""
+        again = Connection(connection.host, connection.port, self.settings)
+        try:
+            again.open()
+            probe = messages.MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            again.call(probe, _PROBE_S)
+        except KafkaError:
+            return False
+        finally:
+            again.close()
+        return True
 
     def call_controller(self, request: Any, most: int | None = None) -> Any:
         if self.controller not in self.brokers:
@@ -221,11 +291,18 @@ class Cluster:
             self._take(self._metadata(part), is_whole=False)
 
     def _metadata(self, topics: Sequence[str] | None) -> Any:
+        """Brokers and these topics. Before version 4 brokers may create what is asked for by name: then all are asked for."""
         topic = messages.MetadataRequest.MetadataRequestTopic
         wanted = None if topics is None else [topic(name=name) for name in topics]
-        return self.call_any(
+        if wanted and (METADATA.version(self.any_connection().versions) or 0) < _NAMES_CREATE_NONE:
+            wanted = None
+        answer = self.call_any(
             messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         )
+        if wanted is None and topics is not None:
+            names = set(topics)
+            answer.topics = [row for row in answer.topics if row.name in names]
+        return answer
 
     def _take(self, answer: Any, *, is_whole: bool) -> None:
         """Learn from a Metadata answer, about all topics (`is_whole`) or some."""

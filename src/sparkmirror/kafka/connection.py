@@ -22,10 +22,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from sparkmirror.errors import AccessFailed, BrokerError, ConfigError, ConnectionFailed, KafkaError
+from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.access import refusals, sasl
 from sparkmirror.kafka.access.transport import Chunk, Transport, connect
+from sparkmirror.kafka.api_versions import APIS, Api, unsupported
 from sparkmirror.kafka.inquiry import Where
 from sparkmirror.kafka.settings import ClientSettings
 
@@ -188,16 +189,16 @@ class Connection:
 
     # -- request and answer -------------------------------------------------------------------
 
+    def version_of(self, api: Api, most: int | None = None) -> int:
+        """The newest version of an API that both sides speak; BrokerError UNSUPPORTED_VERSION if there is none."""
+        version = api.version(self.versions, most)
+        if version is None:
+            raise unsupported(api, self.versions, self._where())
+        return version
+
     def call(self, request: Any, timeout: float | None = None, most: int | None = None) -> Any:
         """Send a request and wait for its answer; throttle times asked for are waited out."""
-        version = messages.choose_version(request, self.versions, most)
-        if version is None:
-            raise BrokerError(
-                35,
-                "UNSUPPORTED_VERSION",
-                f"{self._where()} does not speak {request.name} in a version we know.",
-                "Upgrade the cluster, or leave the feature that needs it off.",
-            )
+        version = self.version_of(APIS[request.API_KEY], most)
         try:
             answer = self._exchange(request, version, timeout or self._settings.request_timeout)
         except ConnectionFailed as error:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkmirror.errors import BrokerError, ConnectionFailed
+from sparkmirror.errors import ConnectionFailed
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import APIS
 from sparkmirror.kafka.cluster import Broker, Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import Access, needs
@@ -99,14 +100,7 @@ class PendingCall:
     """A request that is under way; its answer is asked for, never waited for."""
 
     def __init__(self, connection: Connection, request: Any, client_id: str, patience: float):
-        version = messages.choose_version(request, connection.versions)
-        if version is None:
-            raise BrokerError(
-                35,
-                "UNSUPPORTED_VERSION",
-                f"Broker {connection.host}:{connection.port} does not speak {request.name}.",
-                "Upgrade the cluster.",
-            )
+        version = connection.version_of(APIS[request.API_KEY])
         self.connection = connection
         self._request = request
         self._patience = patience

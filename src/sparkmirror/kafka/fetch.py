@@ -1,16 +1,18 @@
 """Fetch with incremental sessions (KIP-227): partitions wanted in, frames out; answers in, record views out.
 
-Version 13 (topic ids, so that a re-created topic cannot be read by mistake, and the diverging epoch after an unclean
-election) where the broker has it (3.1 on), else version 11 (2.4 on). Both carry leader epochs and the client's rack.
+In the newest version that the broker offers (`api_versions`), from 4 to 13. Older ones leave fields out: 13 has topic ids, so
+that a re-created topic cannot be read by mistake; 12 the last fetched epoch, by which the broker tells of an unclean election; 11
+the client's rack; 9 leader epochs; 7 sessions.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sparkmirror.kafka.api_versions import FETCH
 from sparkmirror.kafka.primitives import (
     I32,
     Reader,
@@ -20,14 +22,22 @@ from sparkmirror.kafka.primitives import (
     uvarint,
 )
 
-API_KEY = 1
-_HEAD = struct.Struct(">iiiibii")
-_PARTITION_V11 = struct.Struct(">iiqqi")
-_PARTITION_V13 = struct.Struct(">iiqiqib")
+_HEAD = struct.Struct(">iiiib")
+_SESSION = struct.Struct(">ii")
+_ROW_4 = struct.Struct(">iqi")
+_ROW_5 = struct.Struct(">iqqi")
+_ROW_9 = struct.Struct(">iiqqi")
+_ROW_12 = struct.Struct(">iiqiqib")
+_NO_ID = bytes(16)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _FULL, _NO_SESSION = 0, -1  # session epochs: begin one; do without
 
+_BY_NAME = 12
+"""The newest version that names topics."""
+
 TopicPartition = tuple[str, int]
+TopicKey = tuple[str, bytes]
+"""A topic by its name and its id."""
 
 
 class Wanted(NamedTuple):
@@ -76,10 +86,19 @@ class FetchAnswer(NamedTuple):
     """What came of partitions that were forgotten, or wanted from elsewhere, since the request."""
 
 
-def fetch_version(versions: dict[int, tuple[int, int]]) -> int:
-    """13 or 11, whichever is the newest that the broker takes."""
-    _, high = versions.get(API_KEY, (0, 0))
-    return 13 if high >= 13 else 11
+class _Layout(NamedTuple):
+    """Which fields a version has."""
+
+    names_ids: bool
+    is_flexible: bool
+    has_rack: bool
+    has_epochs: bool
+    has_sessions: bool
+    has_log_start: bool
+
+
+def _layout(version: int) -> _Layout:
+    return _Layout(*(version >= since for since in (13, 12, 11, 9, 7, 5)))
 
 
 def compares_epochs(version: int) -> bool:
@@ -98,17 +117,19 @@ class FetchSession:
     Invariants: `_wanted` is what the broker should know after the next request; `_dirty` and `_gone` are exactly the
     differences to what it knows now. Any session error empties the broker's side, so `reset` makes everything dirty.
     What comes of a partition that was wanted anew or forgotten after the request is not given out: it would be of the offset
-    wanted before. At most one request is outstanding.
+    wanted before. At most one request is outstanding. While a topic without an id is wanted (`_without_id`), all are named by
+    their names, whatever the broker offers.
     """
 
     def __init__(self, limits: FetchLimits, version: int, *, kept: bool = True) -> None:
         self._limits = limits
-        self._version = version
+        self._offered = self._version = version
         self._first_epoch = _FULL if kept else _NO_SESSION
         self._wanted: dict[TopicPartition, Wanted] = {}
         self._dirty: set[TopicPartition] = set()
         self._gone: dict[TopicPartition, bytes] = {}
         self._topics: dict[bytes, str] = {}
+        self._without_id: set[TopicPartition] = set()
         self._id = 0
         self._epoch = self._first_epoch
         self._is_answer_void = False
@@ -137,6 +158,10 @@ class FetchSession:
             del self._wanted[key]
         self._wanted[key] = wanted
         self._topics[wanted.topic_id] = key[0]
+        if wanted.topic_id == _NO_ID:
+            self._without_id.add(key)
+        else:
+            self._without_id.discard(key)
         self._dirty.add(key)
         if topic_id is not None and topic_id != wanted.topic_id:
             self.reset()  # the topic was created again: the broker's session must not keep the old one
@@ -144,12 +169,13 @@ class FetchSession:
     def forget(self, key: TopicPartition) -> None:
         wanted = self._wanted.pop(key, None)
         self._dirty.discard(key)
+        self._without_id.discard(key)
         if wanted is not None:
             self._gone[key] = wanted.topic_id
 
     def begin(self, version: int) -> None:
-        """A new connection: nothing is known to the broker, and it speaks this version."""
-        self._version = version
+        """A new connection: nothing is known to the broker, and it offers this version."""
+        self._offered = version
         self.reset()
 
     def reset(self) -> None:
@@ -160,26 +186,28 @@ class FetchSession:
 
     def request(self, correlation: int, client_id: str) -> bytes:
         """The framed request; from here on the broker is taken to know everything that is wanted."""
-        flexible = self._version >= 12
-        limits = self._limits
+        self._choose_version()
+        version, limits = self._version, self._limits
+        layout = _layout(version)
+        flexible = layout.is_flexible
         parts = [
-            request_head(API_KEY, self._version, correlation, client_id, flexible=flexible),
+            request_head(FETCH.key, version, correlation, client_id, flexible=flexible),
             _HEAD.pack(
                 -1,
                 limits.max_wait_ms,
                 min(limits.min_bytes, self.max_bytes),
                 self.max_bytes,
                 limits.isolation,
-                self._id,
-                self._epoch,
             ),
         ]
-        keys = self._dirty if self._id else self._wanted.keys()
+        if layout.has_sessions:
+            parts.append(_SESSION.pack(self._id, self._epoch))
+        self._add_wanted(parts, layout)
+        if layout.has_sessions:
+            self._add_gone(parts, layout)
         if flexible:
-            self._body_v13(parts, keys)
             parts += [compact_string(limits.rack), b"\0"]
-        else:
-            self._body_v11(parts, keys)
+        elif layout.has_rack:
             parts.append(string(limits.rack))
         self._dirty = set()
         self._gone = {}
@@ -187,56 +215,45 @@ class FetchSession:
         body = b"".join(parts)
         return I32.pack(len(body)) + body
 
-    def _body_v13(self, parts: list[bytes], keys: Iterable[TopicPartition]) -> None:
-        by_topic: dict[bytes, list[bytes]] = {}
-        for key in keys:
-            topic_id, offset, leader_epoch, last_epoch, max_bytes = self._wanted[key]
-            by_topic.setdefault(topic_id, []).append(
-                _PARTITION_V13.pack(key[1], leader_epoch, offset, last_epoch, -1, max_bytes, 0)
-            )
-        parts.append(uvarint(len(by_topic) + 1))
-        for topic_id, rows in by_topic.items():
-            parts += [topic_id, uvarint(len(rows) + 1), *rows, b"\0"]
-        gone: dict[bytes, list[bytes]] = {}
-        for key, topic_id in self._gone.items():
-            gone.setdefault(topic_id, []).append(I32.pack(key[1]))
-        parts.append(uvarint(len(gone) + 1))
-        for topic_id, rows in gone.items():
-            parts += [topic_id, uvarint(len(rows) + 1), *rows, b"\0"]
+    def _choose_version(self) -> None:
+        """A session whose topics are named in another way than before begins again: brokers refuse to change it."""
+        version = min(self._offered, _BY_NAME) if self._without_id else self._offered
+        if version != self._version:
+            self._version = version
+            self.reset()
 
-    def _body_v11(self, parts: list[bytes], keys: Iterable[TopicPartition]) -> None:
-        by_topic: dict[str, list[bytes]] = {}
+    def _add_wanted(self, parts: list[bytes], layout: _Layout) -> None:
+        keys = self._dirty if self._id else self._wanted.keys()
+        by_topic: dict[TopicKey, list[bytes]] = {}
         for key in keys:
-            _, offset, leader_epoch, _, max_bytes = self._wanted[key]
-            by_topic.setdefault(key[0], []).append(
-                _PARTITION_V11.pack(key[1], leader_epoch, offset, -1, max_bytes)
-            )
-        parts.append(I32.pack(len(by_topic)))
-        for topic, rows in by_topic.items():
-            parts += [string(topic), I32.pack(len(rows)), *rows]
-        gone: dict[str, list[bytes]] = {}
-        for topic, partition in self._gone:
-            gone.setdefault(topic, []).append(I32.pack(partition))
-        parts.append(I32.pack(len(gone)))
-        for topic, rows in gone.items():
-            parts += [string(topic), I32.pack(len(rows)), *rows]
+            row = _row(layout, key[1], self._wanted[key])
+            topic = key[0], self._wanted[key].topic_id
+            by_topic.setdefault(topic, []).append(row)
+        _add_topics(parts, layout, by_topic)
+
+    def _add_gone(self, parts: list[bytes], layout: _Layout) -> None:
+        gone: dict[TopicKey, list[bytes]] = {}
+        for key, topic_id in self._gone.items():
+            gone.setdefault((key[0], topic_id), []).append(I32.pack(key[1]))
+        _add_topics(parts, layout, gone)
 
     def answer(self, payload: memoryview) -> FetchAnswer:
         """Read an answer; on a session error everything will be sent anew."""
-        flexible = self._version >= 12
+        layout = _layout(self._version)
+        flexible = layout.is_flexible
         reader = Reader(payload, 4)
         if flexible:
             reader.tags()
-        throttle, error, session_id = reader.i32(), reader.i16(), reader.i32()
+        throttle = reader.i32()
+        error, session_id = (reader.i16(), reader.i32()) if layout.has_sessions else (0, 0)
         if error:
             self.reset()
             return FetchAnswer(error, throttle, 0, [])
         partitions: list[Fetched] = []
         for _ in range(reader.array(flexible=flexible)):
-            name = reader.uuid() if flexible else reader.text(flexible=False)
-            topic = self._topics.get(name, "") if isinstance(name, bytes) else name or ""
+            topic = self._read_topic(reader, layout)
             count = reader.array(flexible=flexible)
-            partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
+            partitions += [_read_partition(reader, topic, layout) for _ in range(count)]
             if flexible:
                 reader.tags()
         current: list[Fetched] = []
@@ -247,6 +264,11 @@ class FetchSession:
         if not self._is_answer_void:
             self._advance(session_id)
         return FetchAnswer(0, throttle, session_id, current, outdated)
+
+    def _read_topic(self, reader: Reader, layout: _Layout) -> str:
+        if layout.names_ids:
+            return self._topics.get(reader.uuid(), "")
+        return reader.text(flexible=layout.is_flexible) or ""
 
     def _is_current(self, key: TopicPartition) -> bool:
         return key in self._wanted and key not in self._dirty
@@ -261,15 +283,43 @@ class FetchSession:
             self._epoch = 1 if self._epoch >= 0x7FFFFFFF else self._epoch + 1
 
 
-def _read_partition(reader: Reader, topic: str, *, flexible: bool) -> Fetched:
+def _row(layout: _Layout, partition: int, wanted: Wanted) -> bytes:
+    _, offset, leader_epoch, last_epoch, max_bytes = wanted
+    if layout.is_flexible:
+        return _ROW_12.pack(partition, leader_epoch, offset, last_epoch, -1, max_bytes, 0)
+    if layout.has_epochs:
+        return _ROW_9.pack(partition, leader_epoch, offset, -1, max_bytes)
+    if layout.has_log_start:
+        return _ROW_5.pack(partition, offset, -1, max_bytes)
+    return _ROW_4.pack(partition, offset, max_bytes)
+
+
+def _add_topics(
+    parts: list[bytes], layout: _Layout, topics: Mapping[TopicKey, list[bytes]]
+) -> None:
+    """Topics with the rows of their partitions, as arrays of this version."""
+    if not layout.is_flexible:
+        parts.append(I32.pack(len(topics)))
+        for (name, _), rows in topics.items():
+            parts += [string(name), I32.pack(len(rows)), *rows]
+        return
+    parts.append(uvarint(len(topics) + 1))
+    for (name, topic_id), rows in topics.items():
+        topic = topic_id if layout.names_ids else compact_string(name)
+        parts += [topic, uvarint(len(rows) + 1), *rows, b"\0"]
+
+
+def _read_partition(reader: Reader, topic: str, layout: _Layout) -> Fetched:
+    flexible = layout.is_flexible
     partition, error = reader.i32(), reader.i16()
-    high_watermark, stable, log_start = reader.i64(), reader.i64(), reader.i64()
+    high_watermark, stable = reader.i64(), reader.i64()
+    log_start = reader.i64() if layout.has_log_start else -1
     aborted = []
     for _ in range(reader.array(flexible=flexible)):
         aborted.append((reader.i64(), reader.i64()))
         if flexible:
             reader.tags()
-    preferred = reader.i32()
+    preferred = reader.i32() if layout.has_rack else -1
     records = reader.blob(flexible=flexible)
     diverging = None
     if flexible:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sparkmirror.errors import BrokerError, KafkaError
 from sparkmirror.kafka import admin, messages, produce
+from sparkmirror.kafka.api_versions import FETCH, PRODUCE
 from sparkmirror.kafka.batches import end_offset, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import needs
@@ -19,7 +20,6 @@ from sparkmirror.kafka.fetch import (
     TopicPartition,
     Wanted,
     carries_topic_ids,
-    fetch_version,
 )
 
 _EMPTY = memoryview(b"")
@@ -42,7 +42,7 @@ def fetch_once(
     info = cluster.find_leader(topic, partition)
     connection = cluster.connection(info.leader)
     limits = replace(limits, rack="")
-    session = FetchSession(limits, fetch_version(connection.versions), kept=False)
+    session = FetchSession(limits, connection.version_of(FETCH), kept=False)
     session.want(
         (topic, partition),
         Wanted(
@@ -129,7 +129,7 @@ def _first_batches(
 ) -> dict[TopicPartition, memoryview | None]:
     """What one answer of a broker has: the first batch of each partition, None where the offset is not in the log."""
     connection = cluster.connection(node)
-    session = FetchSession(_PEEK, fetch_version(connection.versions), kept=False)
+    session = FetchSession(_PEEK, connection.version_of(FETCH), kept=False)
     for (topic, partition), offset in offsets.items():
         topic_id = cluster.topic(topic).topic_id
         wanted = Wanted(topic_id, offset, -1, -1, room)
@@ -157,7 +157,7 @@ def unknown_ids(cluster: Cluster, keys: Iterable[TopicPartition]) -> frozenset[T
     unknown: list[TopicPartition] = []
     for node, topics in admin.by_leader(cluster, keys):
         connection = cluster.connection(node)
-        version = fetch_version(connection.versions)
+        version = connection.version_of(FETCH)
         if not carries_topic_ids(version):
             continue
         session = FetchSession(_ASK, version, kept=False)
@@ -184,16 +184,11 @@ def append(cluster: Cluster, topic: str, partition: int, batch: bytearray) -> in
     info = cluster.find_leader(topic, partition)
     topic_id = cluster.topic(topic).topic_id
     connection = cluster.connection(info.leader)
-    version = produce.produce_version(connection.versions)
     correlation = connection.next_correlation()
     timeout_ms = int(cluster.settings.request_timeout * 1000)
-    chunks = produce.request(
-        version,
-        correlation,
-        cluster.settings.client_id,
-        timeout_ms,
-        [produce.Outgoing(topic, topic_id, partition, batch)],
-    )
+    outgoing = [produce.Outgoing(topic, topic_id, partition, batch)]
+    version = produce.version_for(connection.version_of(PRODUCE), outgoing)
+    chunks = produce.request(version, correlation, cluster.settings.client_id, timeout_ms, outgoing)
     payload = connection.exchange_frames(chunks, correlation)
     result = produce.answer(version, payload, {topic_id: topic}).partitions[0]
     if result.error != messages.NONE:

@@ -95,6 +95,7 @@ REBALANCE_IN_PROGRESS = 27
 INVALID_COMMIT_OFFSET_SIZE = 28  # the commit is larger than a batch of the coordinator's log
 TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
+CLUSTER_AUTHORIZATION_FAILED = 31
 INVALID_TIMESTAMP = 32
 UNSUPPORTED_SASL_MECHANISM = 33
 ILLEGAL_SASL_STATE = 34
@@ -143,6 +144,14 @@ def is_stale_metadata(code: int) -> bool:
     return bool(known is not None and known.invalid_metadata)
 
 
+_UNAVAILABLE = {UNSUPPORTED_VERSION, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED}
+
+
+def is_unavailable(error: Exception | None) -> bool:
+    """Whether an error says that an API cannot be used: the brokers do not offer it, or not to us."""
+    return isinstance(error, BrokerError) and error.code in _UNAVAILABLE
+
+
 def broker_error(
     code: int,
     what: str,
@@ -157,18 +166,6 @@ def broker_error(
         detail = None  # brokers tell a page about the request, and not what was missing
     text = f"{what}: {name}" + (f" ({detail})" if detail else "") + "."
     return BrokerError(code, name, text, denial or remedy, retriable=is_retriable(code))
-
-
-def choose_version(
-    request: Any, ranges: dict[int, tuple[int, int]], most: int | None = None
-) -> int | None:
-    """The newest version both sides speak, or None if there is none."""
-    if request.API_KEY not in ranges:
-        return None
-    low, high = ranges[request.API_KEY]
-    ours = request.max_version if most is None else min(most, request.max_version)
-    version = min(high, ours)
-    return None if version < max(low, request.min_version) else int(version)
 
 
 _first_use = threading.Lock()

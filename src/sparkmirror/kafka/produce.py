@@ -1,22 +1,32 @@
 """Produce: batches in, one frame out as a list of chunks (record bytes are referenced, not copied); answers in.
 
-Version 13 (topic ids, so that a re-created target is not written to by mistake) where the broker has it (4.1 on),
-else version 8 (2.4 on). One batch per partition and request is the broker's rule.
+In the newest version that the broker offers (`api_versions`), from 3 to 13; 13 has topic ids, so that a re-created target is not
+written to by mistake. One batch per partition and request is the broker's rule.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sparkmirror.kafka.primitives import I32, Reader, request_head, string, uvarint
+from sparkmirror.kafka.api_versions import PRODUCE
+from sparkmirror.kafka.primitives import (
+    I32,
+    Reader,
+    compact_string,
+    request_head,
+    string,
+    uvarint,
+)
 
-API_KEY = 0
-_HEAD_V13 = struct.Struct(">bhi")  # no transactional id, acks, timeout
-_HEAD_V8 = struct.Struct(">hhii")  # no transactional id, acks, timeout, topic count
+_HEAD_FLEXIBLE = struct.Struct(">bhi")  # no transactional id, acks, timeout
+_HEAD = struct.Struct(">hhii")  # no transactional id, acks, timeout, topic count
 _ALL_REPLICAS = -1
+_NO_ID = bytes(16)
+_BY_NAME = 12  # the newest version that names topics
 _RESULT = struct.Struct(">ihq8xq")  # partition, error, base offset, (log append time), log start
+_RESULT_3 = struct.Struct(">ihq8x")  # without where the log starts
 _PLAIN = struct.Struct(">ihq8xq3s")  # the same, and what follows if there is nothing more to say
 _NOTHING_MORE = b"\1\0\0"  # no record errors, no message, no tagged fields: nearly always
 
@@ -46,10 +56,11 @@ class ProduceAnswer(NamedTuple):
     partitions: list[Produced]
 
 
-def produce_version(versions: dict[int, tuple[int, int]]) -> int:
-    """13 or 8, whichever is the newest that the broker takes."""
-    _, high = versions.get(API_KEY, (0, 0))
-    return 13 if high >= 13 else 8
+def version_for(offered: int, batches: Sequence[Outgoing]) -> int:
+    """The version for a request with these batches: topics without an id are named, whatever the broker offers."""
+    if offered > _BY_NAME and any(batch.topic_id == _NO_ID for batch in batches):
+        return _BY_NAME
+    return offered
 
 
 def request(
@@ -66,16 +77,20 @@ def request(
             by_topic[key] = [batch]
         else:
             rows.append(batch)
-    head = request_head(API_KEY, version, correlation, client_id, flexible=flexible)
+    head = request_head(PRODUCE.key, version, correlation, client_id, flexible=flexible)
     if flexible:
-        pending = head + _HEAD_V13.pack(0, _ALL_REPLICAS, timeout_ms) + uvarint(len(by_topic) + 1)
+        count = uvarint(len(by_topic) + 1)
+        pending = head + _HEAD_FLEXIBLE.pack(0, _ALL_REPLICAS, timeout_ms) + count
     else:
-        pending = head + _HEAD_V8.pack(-1, _ALL_REPLICAS, timeout_ms, len(by_topic))
+        pending = head + _HEAD.pack(-1, _ALL_REPLICAS, timeout_ms, len(by_topic))
     end = b"\0" if flexible else b""  # no tagged fields
     chunks: list[bytes | bytearray | memoryview] = []
     for (topic, topic_id), rows in by_topic.items():
-        count = len(rows)
-        pending += topic_id + uvarint(count + 1) if flexible else string(topic) + I32.pack(count)
+        if flexible:
+            name = topic_id if version > _BY_NAME else compact_string(topic)
+            pending += name + uvarint(len(rows) + 1)
+        else:
+            pending += string(topic) + I32.pack(len(rows))
         for _, _, partition, data in rows:
             size = len(data)
             pending += I32.pack(partition) + (uvarint(size + 1) if flexible else I32.pack(size))
@@ -91,7 +106,7 @@ def request(
     return chunks
 
 
-def answer(version: int, payload: memoryview, topics: dict[bytes, str]) -> ProduceAnswer:
+def answer(version: int, payload: memoryview, topics: Mapping[bytes, str]) -> ProduceAnswer:
     """Read an answer; `topics` names the topic ids that were sent."""
     flexible = version >= 9
     reader = Reader(payload, 4)
@@ -99,12 +114,13 @@ def answer(version: int, payload: memoryview, topics: dict[bytes, str]) -> Produ
         reader.tags()
     partitions: list[Produced] = []
     for _ in range(reader.array(flexible=flexible)):
-        topic = topics.get(reader.uuid(), "") if flexible else reader.text(flexible=False) or ""
+        names_ids = version > _BY_NAME
+        topic = topics.get(reader.uuid()) if names_ids else reader.text(flexible=flexible)
         count = reader.array(flexible=flexible)
-        if flexible and (rows := _plain_rows(reader, topic, count)):
+        if flexible and (rows := _plain_rows(reader, topic or "", count)):
             partitions += rows
         else:
-            partitions += [_read_partition(reader, topic, flexible=flexible) for _ in range(count)]
+            partitions += [_read_partition(reader, topic or "", version) for _ in range(count)]
         if flexible:
             reader.tags()
     return ProduceAnswer(reader.i32(), partitions)
@@ -125,9 +141,14 @@ def _plain_rows(reader: Reader, topic: str, count: int) -> list[Produced] | None
     return rows
 
 
-def _read_partition(reader: Reader, topic: str, *, flexible: bool) -> Produced:
-    partition, error, base_offset, log_start = _RESULT.unpack_from(reader.view, reader.position)
-    reader.position += _RESULT.size
+def _read_partition(reader: Reader, topic: str, version: int) -> Produced:
+    flexible = version >= 9
+    result = _RESULT if version >= 5 else _RESULT_3
+    partition, error, base_offset, *log_start = result.unpack_from(reader.view, reader.position)
+    reader.position += result.size
+    start = log_start[0] if log_start else -1
+    if version < 8:
+        return Produced(topic, partition, error, base_offset, start, None)
     details = []
     for _ in range(reader.array(flexible=flexible)):
         reader.i32()
@@ -139,4 +160,4 @@ def _read_partition(reader: Reader, topic: str, *, flexible: bool) -> Produced:
         reader.tags()
     if details and details[0]:
         message = f"{message or ''} {details[0]}".strip()
-    return Produced(topic, partition, error, base_offset, log_start, message)
+    return Produced(topic, partition, error, base_offset, start, message)

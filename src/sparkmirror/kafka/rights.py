@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, METADATA
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import Operation
@@ -26,7 +27,7 @@ _CODES: dict[Operation, int] = {
     "AlterConfigs": 11,
     "IdempotentWrite": 12,
 }
-_GROUPS_SINCE, _GROUPS_MOST = 3, 5  # versions of DescribeGroups
+_GROUPS_SINCE = 3  # the version of DescribeGroups that tells
 _CLUSTER_IN_METADATA = (8, 10)  # versions of Metadata that tell of the cluster too
 _TOPICS, _GROUPS = Bound(200), Bound(250)
 
@@ -76,14 +77,14 @@ def cluster_rights(cluster: Cluster) -> Rights | None:
     """What may be done with the cluster itself."""
     connection = cluster.any_connection()
     request: Any = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
-    if messages.choose_version(request, connection.versions) is not None:
+    if DESCRIBE_CLUSTER.version(connection.versions) is not None:
         answer = cluster.call_any(request)
         return operations(answer.authorized_operations)
     least, most = _CLUSTER_IN_METADATA
     request = messages.MetadataRequest(
         topics=[], allow_auto_topic_creation=False, include_cluster_authorized_operations=True
     )
-    if (messages.choose_version(request, connection.versions, most) or 0) < least:
+    if (METADATA.version(connection.versions, most) or 0) < least:
         return None
     answer = connection.call(request, most=most)
     return operations(answer.authorized_operations)
@@ -107,12 +108,10 @@ def group_rights(cluster: Cluster, groups: Sequence[str]) -> dict[str, Rights | 
 
 def _told_by(connection: Connection, request: Any) -> dict[str, Rights | None]:
     """The groups of a DescribeGroups request that one broker coordinates, with what may be done with them."""
-    # Version 6 tells nothing of a group that is not there, the ones before tell of a dead one.
-    version = messages.choose_version(request, connection.versions, _GROUPS_MOST) or 0
-    if version < _GROUPS_SINCE:
+    if (DESCRIBE_GROUPS.version(connection.versions) or 0) < _GROUPS_SINCE:
         return {}
     found: dict[str, Rights | None] = {}
-    for group in connection.call(request, most=_GROUPS_MOST).groups:
+    for group in connection.call(request).groups:
         if group.error_code == messages.GROUP_AUTHORIZATION_FAILED:
             found[group.group_id] = frozenset()
         elif group.error_code == messages.NONE:

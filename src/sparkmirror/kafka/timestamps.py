@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka.api_versions import LIST_OFFSETS
 from sparkmirror.kafka.batches import Batch, magic_of, whole_batches
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits, TopicPartition
@@ -54,7 +55,7 @@ def newest(cluster: Cluster, keys: Sequence[TopicPartition]) -> dict[TopicPartit
                 for name, partitions in topics.items()
             ],
         )
-        if (messages.choose_version(ask, connection.versions) or 0) < _SINCE:
+        if (LIST_OFFSETS.version(connection.versions) or 0) < _SINCE:
             continue
         try:
             answer = connection.call(ask)

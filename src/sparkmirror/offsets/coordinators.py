@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import FIND_COORDINATOR
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.denials import Access, Operation, Resource, needs
 from sparkmirror.kafka.request_parts import Bound, cut
@@ -125,8 +126,7 @@ class Coordinators:
         """Group, coordinator and error code of each."""
         connection = self._cluster.any_connection()
         request = messages.FindCoordinatorRequest
-        version = messages.choose_version(request(), connection.versions) or 0
-        if version >= _MANY_KEYS:
+        if (FIND_COORDINATOR.version(connection.versions) or 0) >= _MANY_KEYS:
             answer = connection.call(request(key_type=_GROUP_KEY, coordinator_keys=list(groups)))
             return [(c.key, c.node_id, c.error_code) for c in answer.coordinators]
         found = []

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import LIST_GROUPS, OFFSET_FETCH
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import Operation
@@ -30,7 +31,6 @@ _CONSUMER_PROTOCOLS = ("", "consumer")
 _ACTIVE_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling")
 _GROUPS_PER_REQUEST = 250
 _COMMIT = Bound(1000)
-_FETCH_VERSION = _COMMIT_VERSION = 9  # the next ones name topics by id
 _MANY_GROUPS = 8
 _STATES_SINCE = 4
 _PATIENCE = 5.0
@@ -113,7 +113,7 @@ class Groups:
     def _listed(self, node: int, states: Collection[str]) -> Iterator[GroupListing]:
         connection = self._cluster.connection(node)
         request = messages.ListGroupsRequest(states_filter=list(states), types_filter=[])
-        if states and (messages.choose_version(request, connection.versions) or 0) < _STATES_SINCE:
+        if states and (LIST_GROUPS.version(connection.versions) or 0) < _STATES_SINCE:
             return
         answer = connection.call(request)
         if answer.error_code != messages.NONE:
@@ -130,9 +130,7 @@ class Groups:
 
     def _fetch(self, node: int, groups: Sequence[str]) -> dict[str, Offsets | BrokerError]:
         connection = self._cluster.connection(node)
-        probe = messages.OffsetFetchRequest()
-        version = messages.choose_version(probe, connection.versions, _FETCH_VERSION) or 0
-        if version < _MANY_GROUPS:
+        if (OFFSET_FETCH.version(connection.versions) or 0) < _MANY_GROUPS:
             return {group: self._fetch_one(node, group) for group in groups}
         request = messages.OffsetFetchRequest
         answer = connection.call(
@@ -144,8 +142,7 @@ class Groups:
                     for group in groups
                 ],
                 require_stable=False,
-            ),
-            most=_FETCH_VERSION,
+            )
         )
         return {group.group_id: self._offsets(group.group_id, group) for group in answer.groups}
 
@@ -181,7 +178,7 @@ class Groups:
     ) -> int | BrokerError:
         def ask(part: Sequence[TopicPartition]) -> list[_Committed]:
             request = _commit_request(group, {key: offsets[key] for key in part})
-            answer = connection.call(request, most=_COMMIT_VERSION)
+            answer = connection.call(request)
             return [
                 _Committed(topic.name, p.partition_index, p.error_code)
                 for topic in answer.topics

@@ -35,7 +35,9 @@ class Broker1:
     asked: list[Sequence[Any]] = field(default_factory=list)
     refusals: int = 0
     is_open: bool = True
-    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    versions: Mapping[int, tuple[int, int]] = field(default_factory=lambda: {3: (0, 13)})
+    host: str = "b"
+    port: int = 1
 
     def call(self, request: Any, timeout: float | None = None, most: int | None = None) -> Any:
         items = self.items(request)
@@ -214,6 +216,8 @@ class Leader:
     """A leader of partitions that records for how many it is asked at once."""
 
     is_open = True
+    host, port = "b", 1
+    versions: Mapping[int, tuple[int, int]] = {3: (0, 13)}
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -257,7 +261,7 @@ KEYS = [(f"t{number % 7}", number // 7) for number in range(2800)]
 ASKED: dict[str, Callable[[Cluster], Mapping[Any, Any]]] = {
     "ListOffsets": lambda cluster: admin.list_offsets(cluster, KEYS, admin.LATEST),
     "DescribeProducers": lambda cluster: admin.active_producers(cluster, KEYS),
-    "OffsetForLeaderEpoch": lambda cluster: admin.epoch_ends(cluster, dict.fromkeys(KEYS, 0)),
+    "OffsetForLeaderEpoch": lambda cluster: admin.epoch_ends(cluster, dict.fromkeys(KEYS, 0)) or {},
 }
 
 
@@ -283,6 +287,8 @@ class Metadata:
     """A broker that records for how many topics it is asked at once."""
 
     is_open = True
+    host, port = "b", 1
+    versions: Mapping[int, tuple[int, int]] = {3: (0, 13)}
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from sparkmirror.kafka.api_versions import FETCH
 from sparkmirror.kafka.fetch import (
     FetchAnswer,
     Fetched,
@@ -18,10 +19,10 @@ from sparkmirror.kafka.fetch import (
     FetchSession,
     TopicPartition,
     Wanted,
-    fetch_version,
 )
 
-VERSIONS = (11, 13)
+VERSIONS = tuple(range(FETCH.least, FETCH.most + 1))
+SESSIONS = tuple(version for version in VERSIONS if version >= 7)
 LIMITS = FetchLimits(
     max_wait_ms=123, min_bytes=2, max_bytes=1000, partition_max_bytes=77, isolation=1, rack="r1"
 )
@@ -53,9 +54,10 @@ def asked(request: Any, version: int) -> dict[TopicPartition, tuple[int, ...]]:
         name = _name(topic, version)
         for part in topic.partitions:
             last = part.last_fetched_epoch if version >= 12 else -1
+            epoch = part.current_leader_epoch if version >= 9 else -1
             found[name, part.partition] = (
-                part.fetch_offset, part.current_leader_epoch, last, part.partition_max_bytes,
-                part.log_start_offset,
+                part.fetch_offset, epoch, last, part.partition_max_bytes,
+                part.log_start_offset if version >= 5 else -1,
             )  # fmt: skip
     return found
 
@@ -132,13 +134,16 @@ def test_a_full_request_reads_back(
         session.want(key, wanted(key[0], *row))
     request = read_request(session.request(9, "me"), version)
     assert asked(request, version) == {
-        key: (offset, epoch, last if version >= 12 else -1, 77, -1)
+        key: (offset, epoch if version >= 9 else -1, last if version >= 12 else -1, 77, -1)
         for key, (offset, epoch, last) in parts.items()
     }
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (123, 2, 1000)
-    assert (request.isolation_level, request.rack_id) == (1, "r1")
-    assert (request.session_id, request.session_epoch) == (0, 0)
-    assert not request.forgotten_topics_data
+    assert request.isolation_level == 1
+    if version >= 11:
+        assert request.rack_id == "r1"
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (0, 0)
+        assert not request.forgotten_topics_data
     assert request.replica_id == -1
 
 
@@ -177,11 +182,13 @@ def test_an_answer_is_read(
         {key: {**row, "aborted_transactions": transactions} for key, row in rows.items()},
         throttle=31,
     )
-    assert (answer.error, answer.throttle_ms, answer.session_id) == (0, 31, 5)
+    assert (answer.error, answer.throttle_ms) == (0, 31)
+    assert answer.session_id == (5 if version >= 7 else 0)
     assert {(row.topic, row.partition): row for row in answer.partitions} == {
         key: Fetched(
             key[0], key[1], row["error_code"], row["high_watermark"], row["last_stable_offset"],
-            row["log_start_offset"], aborted, row["preferred_read_replica"],
+            row["log_start_offset"] if version >= 5 else -1, aborted,
+            row["preferred_read_replica"] if version >= 11 else -1,
             memoryview(row["records"]), None,
         )
         for key, row in rows.items()
@@ -196,7 +203,7 @@ def test_a_log_that_was_cut_back_is_told() -> None:
     assert answer.partitions[0].diverging == (2, 55)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_only_what_changed_is_sent_again(version: int) -> None:
     session = FetchSession(LIMITS, version)
     for partition in range(100):
@@ -220,7 +227,7 @@ def test_only_what_changed_is_sent_again(version: int) -> None:
     assert len(second) < len(first) / 10
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_an_answer_to_an_offset_that_is_no_longer_wanted_is_not_given_out(version: int) -> None:
     """After a position was set back, records from beyond it would leave a hole."""
     session = FetchSession(LIMITS, version)
@@ -243,7 +250,7 @@ def test_an_answer_to_an_offset_that_is_no_longer_wanted_is_not_given_out(versio
     assert forgotten(request, version) == {("a", 2)}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_another_limit_of_bytes_alone_does_not_outdate_what_is_on_the_way(version: int) -> None:
     session = FetchSession(LIMITS, version)
     session.want(("a", 0), wanted("a", 100))
@@ -258,7 +265,7 @@ def test_another_limit_of_bytes_alone_does_not_outdate_what_is_on_the_way(versio
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 @pytest.mark.parametrize("error", [70, 71, 106])
 def test_after_a_session_error_everything_is_sent_in_a_new_session(
     version: int, error: int
@@ -277,7 +284,7 @@ def test_after_a_session_error_everything_is_sent_in_a_new_session(
     assert not request.topics
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_a_broker_without_room_for_sessions_gets_full_requests(version: int) -> None:
     session = FetchSession(LIMITS, version)
     session.want(("a", 0), wanted("a"))
@@ -288,7 +295,7 @@ def test_a_broker_without_room_for_sessions_gets_full_requests(version: int) -> 
         assert len(answer.partitions) == 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_a_single_fetch_leaves_no_session_behind(version: int) -> None:
     session = FetchSession(LIMITS, version, kept=False)
     session.want(("a", 0), wanted("a"))
@@ -298,7 +305,7 @@ def test_a_single_fetch_leaves_no_session_behind(version: int) -> None:
         assert asked(request, version).keys() == {("a", 0)}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SESSIONS)
 def test_a_new_connection_begins_anew_and_a_late_answer_does_not_disturb_it(version: int) -> None:
     session = FetchSession(LIMITS, version)
     session.want(("a", 0), wanted("a"))
@@ -338,9 +345,33 @@ def test_session_epochs_start_over_at_one() -> None:
     assert request.session_epoch == 1
 
 
-@pytest.mark.parametrize(("high", "version"), [(11, 11), (12, 11), (13, 13), (18, 13)])
-def test_the_newest_version_that_the_broker_takes(high: int, version: int) -> None:
-    assert fetch_version({1: (0, high)}) == version
+def test_topics_without_ids_are_named_whatever_the_broker_offers() -> None:
+    """Brokers do not change how a session names its topics: it begins again."""
+    session = FetchSession(LIMITS, 13)
+    session.want(("a", 0), wanted("a"))
+    exchange(session, 13)
+    session.want(("n", 0), Wanted(bytes(16), 5, 4, 3, 77))
+    request = read_request(session.request(9, "me"), 12)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert {topic.topic for topic in request.topics} == {"a", "n"}
+    session.answer(answer_of(12, {("a", 0): {}}))
+    session.forget(("n", 0))
+    request = read_request(session.request(9, "me"), 13)
+    assert {topic.topic_id for topic in request.topics} == {TOPICS["a"]}
+    assert session.answer(answer_of(13, {("a", 0): {}})).partitions
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 7])
+def test_before_sessions_every_request_names_all_partitions(version: int) -> None:
+    session = FetchSession(LIMITS, version)
+    session.want(("a", 0), wanted("a"))
+    session.want(("b", 1), wanted("b"))
+    for _ in range(2):
+        request, _ = exchange(session, version)
+        assert asked(request, version).keys() == {("a", 0), ("b", 1)}
+    session.forget(("b", 1))
+    request, _ = exchange(session, version)
+    assert asked(request, version).keys() == {("a", 0)}
 
 
 @given(st.data())

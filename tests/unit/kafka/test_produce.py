@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from sparkmirror.kafka import produce
-from sparkmirror.kafka.produce import Outgoing, Produced, produce_version
+from sparkmirror.kafka.api_versions import PRODUCE
+from sparkmirror.kafka.produce import Outgoing, Produced, version_for
 
-VERSIONS = (8, 13)
+VERSIONS = tuple(range(PRODUCE.least, PRODUCE.most + 1))
 TOPICS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("a", "b", "c")}
 NAMES = {value.bytes: name for name, value in TOPICS.items()}
 _ANSWERED = ProduceResponse.TopicProduceResponse
@@ -100,12 +101,21 @@ def test_an_answer_is_read(
     assert answer.throttle_ms == 17
     assert {(row.topic, row.partition): row for row in answer.partitions} == {
         key: Produced(
-            key[0], key[1], code, base, start, " ".join(filter(None, (text, detail))) or None
+            key[0], key[1], code, base, start if version >= 5 else -1,
+            (" ".join(filter(None, (text, detail))) or None) if version >= 8 else None,
         )
         for key, (code, base, start, text, detail) in rows.items()
-    }
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(("high", "version"), [(8, 8), (11, 8), (12, 8), (13, 13), (14, 13)])
-def test_the_newest_version_that_the_broker_takes(high: int, version: int) -> None:
-    assert produce_version({0: (0, high)}) == version
+@pytest.mark.parametrize(
+    ("offered", "ids", "version"), [(13, "ab", 13), (13, "a", 12), (12, "a", 12), (7, "a", 7)]
+)
+def test_topics_without_ids_are_named_whatever_the_broker_offers(
+    offered: int, ids: str, version: int
+) -> None:
+    rows = [
+        Outgoing(name, TOPICS[name].bytes if name in ids else bytes(16), 0, memoryview(b"x"))
+        for name in "ab"
+    ]
+    assert version_for(offered, rows) == version

@@ -15,10 +15,16 @@ from sparkmirror.kafka.access.login import Conversation, Login, LoginBroken, log
 from sparkmirror.kafka.access.msk_iam import msk_iam
 from sparkmirror.kafka.access.oauth import bearer
 from sparkmirror.kafka.access.scram import scram
+from sparkmirror.kafka.api_versions import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Api,
+    Versions,
+    unsupported,
+)
 from sparkmirror.kafka.settings import ClientSettings
 
 Exchange = Callable[[Any, int], Any]
-_NEWEST_HANDSHAKE, _NEWEST_AUTHENTICATE = 1, 2
 
 
 def authenticate(
@@ -64,7 +70,7 @@ def _shake_hands(
 ) -> None:
     """Agree on the mechanism."""
     request = messages.SaslHandshakeRequest(mechanism=login.mechanism)
-    version = _version(where, request, versions, _NEWEST_HANDSHAKE)
+    version = _version(where, SASL_HANDSHAKE, versions)
     answer = exchange(request, version)
     if answer.error_code == messages.NONE:
         return
@@ -94,7 +100,7 @@ def _converse(
     outgoing = first
     while True:
         request = messages.SaslAuthenticateRequest(auth_bytes=outgoing)
-        answer = exchange(request, _version(where, request, versions, _NEWEST_AUTHENTICATE))
+        answer = exchange(request, _version(where, SASL_AUTHENTICATE, versions))
         if answer.error_code != messages.NONE:
             conversation.refused()
             raise _refusal(
@@ -110,15 +116,13 @@ def _converse(
             return lifetime / 1000 if lifetime > 0 else None
 
 
-def _version(where: str, request: Any, versions: Mapping[int, tuple[int, int]], newest: int) -> int:
-    """The newest version both speak; logins over frames of their own came with SaslHandshake 1."""
-    version = messages.choose_version(request, dict(versions), newest)
-    if version is None or (
-        request.API_KEY == messages.SaslHandshakeRequest.API_KEY and version < 1
-    ):
+def _version(where: str, api: Api, versions: Versions) -> int:
+    """The newest version both speak."""
+    version = api.version(versions)
+    if version is None:
+        refused = unsupported(api, versions, where)
         raise AccessFailed(
-            f"{where} does not speak {request.name} in a version we know.",
-            "Upgrade the cluster: logins need Kafka 1.0 or later.",
+            refused.message, "Logins need both SaslHandshake 1 and SaslAuthenticate."
         )
     return version
 
