@@ -16,7 +16,7 @@ from watching import Watching, connector_config
 
 from sparkmirror.config.source import SourceConfig
 from sparkmirror.connectors.topic_configs import plan
-from sparkmirror.kafka import acls, messages, topic_configs
+from sparkmirror.kafka import acls, topic_configs
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.kafka.topic_configs import Alteration
@@ -162,24 +162,6 @@ def test_one_topic_that_cannot_be_altered_does_not_disturb_the_others(
     assert unknown.name == "UNKNOWN_TOPIC_OR_PARTITION"
     assert own(cluster_pair.target.bootstrap, good) == {"segment.bytes": "70000000"}
     target.close()
-
-
-def test_a_target_that_cannot_alter_single_properties_fails_the_connector(
-    cluster_pair: ClusterPair, unique: Unique, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
-    topic = unique("orders")
-    create_topic(source, topic, configs={"segment.bytes": "70000000"})
-    create_topic(target, f"A.{topic}")
-    # As if the broker were too old: there is no version that both sides speak.
-    monkeypatch.setattr(messages.IncrementalAlterConfigsRequest, "min_version", 99)
-    config = connector_config(source, target, topic, sync_topic_configs_enabled="true")
-    with Watching(config, unique("offsets")) as watching:
-        wait_for("it has failed", lambda: watching.watch.errors)
-        (error,) = watching.watch.errors
-        watching.watch.errors.clear()
-    assert "does not know IncrementalAlterConfigs" in str(error)
-    assert "cluster B" in str(error)
 
 
 @pytest.fixture(scope="module")

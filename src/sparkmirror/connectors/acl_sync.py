@@ -112,7 +112,7 @@ class TopicAclSync:
         try:
             found = plan(self._source, self._target, self._rules, topics, entered)
         except BrokerError as error:
-            if error.code != messages.SECURITY_DISABLED:
+            if error.code not in (messages.SECURITY_DISABLED, messages.UNSUPPORTED_VERSION):
                 raise
             self._hint(error)
             return

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sparkmirror.errors import BrokerError, KafkaError
-from sparkmirror.kafka import admin, topic_configs
+from sparkmirror.kafka import admin, messages, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster, back_off
 from sparkmirror.kafka.property_support import Properties, PropertySupport
@@ -58,6 +58,7 @@ class RemoteTopics:
         """To create, in this round."""
         self._errors: dict[str, KafkaError] = {}
         """Of this round."""
+        self._is_told = False
         self.is_complete = True
 
     def provide(self, topics: Sequence[str]) -> None:
@@ -136,7 +137,9 @@ class RemoteTopics:
             name: described.errors[originals[name]]
             for name in counts
             if originals[name] in described.errors
+            and not messages.is_unavailable(described.errors[originals[name]])
         }
+        self._tell_unreadable([e for e in described.errors.values() if messages.is_unavailable(e)])
         wanted = {
             name: metadata.creation_configs(
                 described.configs.get(originals[name], ()),
@@ -150,6 +153,14 @@ class RemoteTopics:
         tell_left_out(self._support, self._target)
         self._wait_for({name: counts[name] for name in wanted if name not in errors})
         return errors
+
+    def _tell_unreadable(self, errors: Sequence[BrokerError]) -> None:
+        """Once: topics whose properties we may not read are created with those that the target gives them."""
+        if errors and not self._is_told:
+            self._is_told = True
+            log.warning(
+                "%s Remote topics get the properties that %s gives them.", errors[0], self._where
+            )
 
     def _create_with(
         self, counts: Mapping[str, int], properties: Mapping[str, Properties]

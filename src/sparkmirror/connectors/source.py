@@ -21,11 +21,12 @@ from .checking import check_copying
 from .connector import ConnectorContext
 from .ledger import Ledger
 from .map_keeper import MapKeeper
+from .missing_apis import tell_missing
 from .news import News
 from .patience import Job, patiently, pause
 from .source_settings import source_settings
 from .source_topics import SourceTopics
-from .topic_configs import TopicConfigSync, incompatible
+from .topic_configs import TopicConfigSync
 from .topic_deletes import TopicDeletes
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,8 @@ class SourceConnector:
         try:
             if not patiently(self._topics.start, stopping, self._label):
                 return
+            tell_missing(self._label, self._source, "source")
+            tell_missing(self._label, self._target, "target")
             self._keep_map()
             self._note()
             if self._background.ready():
@@ -166,9 +169,8 @@ class SourceConnector:
         try:
             self._configs.sync(self._topics.remotes())
         except BrokerError as error:
-            if error.code != messages.UNSUPPORTED_VERSION:
+            if error.code != messages.UNSUPPORTED_VERSION:  # that was told at the start
                 raise
-            raise incompatible(self._target, error) from error
 
     def _keep_map(self) -> None:
         if self._settings.copy.offset_map_topic and not self._background.stopping.is_set():

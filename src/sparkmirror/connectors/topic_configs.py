@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sparkmirror.config.source import SourceConfig
-from sparkmirror.errors import BrokerError, SparkMirrorError
+from sparkmirror.errors import BrokerError
 from sparkmirror.kafka import messages, topic_configs
 from sparkmirror.kafka.admin import ConfigEntry
 from sparkmirror.kafka.cluster import Cluster
@@ -24,6 +24,7 @@ from .news import News
 
 log = logging.getLogger(__name__)
 _MOST_NAMED = 10
+_UNREADABLE = "properties that cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class TopicConfigSync:
         self._news = News()
 
     def sync(self, remotes: Mapping[str, str]) -> None:
-        """Once, for these source topics by remote topic. An old target raises UNSUPPORTED_VERSION."""
+        """Once, for these source topics by remote topic. BrokerError UNSUPPORTED_VERSION: the target alters no properties."""
         found = plan(self._source, self._target, remotes, self._config)
         is_dry = self._config.sync_topic_configs_dry_run
         failed: dict[str, BrokerError] = {} if is_dry else self._alter(found)
@@ -160,10 +161,27 @@ class TopicConfigSync:
             taken = [one for one in needed if not self._support.objection(one.name, one.after)]
             if taken and remote not in failed:
                 self._tell(remote, taken)
+        unreadable = {t: e for t, e in found.errors.items() if messages.is_unavailable(e)}
+        self._tell_unreadable(unreadable)
         for topic, error in (found.errors | failed).items():
-            if self._news.is_new(topic, str(error)):
+            if topic not in unreadable and self._news.is_new(topic, str(error)):
                 log.error("%s: %s", self._label, error)
-        self._news.keep(found.changes.keys() | found.errors.keys() | failed.keys())
+        mentioned = found.changes.keys() | found.errors.keys() | failed.keys()
+        self._news.keep({*mentioned, *([_UNREADABLE] if unreadable else ())})
+
+    def _tell_unreadable(self, errors: Mapping[str, BrokerError]) -> None:
+        """Topics whose properties we may not read: in one line, and again when their number changes."""
+        errors = {t: e for t, e in errors.items() if e.code != messages.UNSUPPORTED_VERSION}
+        if errors and self._news.is_new(_UNREADABLE, str(len(errors))):
+            topic, error = next(iter(errors.items()))
+            log.warning(
+                "%s: the properties of %d topic(s) are not kept in step (%s, ...): %s Set sync.topic.configs.enabled=false to "
+                "leave them alone.",
+                self._label,
+                len(errors),
+                topic,
+                error,
+            )
 
     def _alter(self, found: ConfigPlan) -> dict[str, BrokerError]:
         changed: dict[str, Properties] = {
@@ -212,11 +230,3 @@ def tell_left_out(support: PropertySupport, target: Cluster) -> None:
             ", ".join(same[:_MOST_NAMED]),
             more,
         )
-
-
-def incompatible(target: Cluster, error: BrokerError) -> SparkMirrorError:
-    """What fails the connector: a target that cannot alter single properties."""
-    return SparkMirrorError(
-        f"Topic properties cannot be kept in step: {target.settings} does not know IncrementalAlterConfigs. {error.message}",
-        "Upgrade the target to Kafka 2.3 or later, or set sync.topic.configs.enabled=false.",
-    )

@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 Role = Literal["config", "offset", "status"]
 _MAY_PASS = (messages.INVALID_REPLICATION_FACTOR, messages.NOT_CONTROLLER)
-_HIDDEN = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION")
 _KEPT: Mapping[Role, str] = {
     "config": "the connectors' configs",
     "offset": "the connectors' offsets",
@@ -145,7 +144,7 @@ def _check_partitions(cluster: Cluster, topic: StorageTopicSettings) -> None:
 def _check_policy(cluster: Cluster, topic: StorageTopicSettings) -> None:
     found = topic_configs.describe(cluster, [topic.name])
     for error in found.errors.values():
-        if error.name not in _HIDDEN:
+        if not messages.is_unavailable(error):
             raise error
         log.warning("Whether topic %s is compacted cannot be checked: %s", topic.name, error)
     for entry in found.configs.get(topic.name, []):

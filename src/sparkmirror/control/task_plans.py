@@ -157,8 +157,17 @@ def _await_width(settings: SourceSettings, topics: Iterable[str], target: Cluste
 def _compacted(source: Cluster, topics: Sequence[str]) -> set[str]:
     """The compacted ones, and those that may be for all we are allowed to know: that costs a new epoch at each start, no more."""
     found = topic_configs.describe(source, topics)
-    for error in found.errors.values():
-        log.warning("%s Until then it is copied as a compacted topic is.", error)
+    by_code: dict[int, list[str]] = {}
+    for name, error in found.errors.items():
+        by_code.setdefault(error.code, []).append(name)
+    for names in by_code.values():
+        others = f" The same holds for {len(names) - 1} more topic(s)." if len(names) > 1 else ""
+        log.warning(
+            "%s Topic %s is copied as a compacted topic is: with a new numbering at each start.%s",
+            found.errors[names[0]],
+            names[0],
+            others,
+        )
     compacted = {name for name, rows in found.configs.items() if metadata.is_compacted(rows)}
     return compacted | found.errors.keys()
 

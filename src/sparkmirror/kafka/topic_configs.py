@@ -40,16 +40,24 @@ class Described:
 
 
 def describe(cluster: Cluster, names: Sequence[str]) -> Described:
-    """All properties of these topics, with where each value comes from."""
+    """All properties of these topics, with where each value comes from.
+
+    Where brokers do not offer DescribeConfigs, that is the error of each topic.
+    """
 
     def ask(part: Sequence[str]) -> Sequence[Any]:
         found: Sequence[Any] = cluster.call_any(_describe_request(part)).results
         return found
 
     found = Described({}, {})
-    for _, rows in ask_in_parts(names, _DESCRIPTION, ask):
-        for row in rows:
-            _enter(cluster, row, found)
+    try:
+        for _, rows in ask_in_parts(names, _DESCRIPTION, ask):
+            for row in rows:
+                _enter(cluster, row, found)
+    except BrokerError as error:
+        if error.code != messages.UNSUPPORTED_VERSION:
+            raise
+        return Described({}, dict.fromkeys(names, error))
     return found
 
 
