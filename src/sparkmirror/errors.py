@@ -12,6 +12,7 @@
     │   ├── CorruptBatch       what the source holds is damaged
     │   ├── TopicRecreated     a topic was deleted and created again under the same name
     │   ├── NumberingLost      what the target holds cannot be matched with the source
+    │   ├── NotIdempotent      a target does not keep the numbers by which it would tell which records it has
     │   ├── Superseded         a newer copy of the same flow has taken this partition over
     │   └── QueryFailed        a query does not get through with its records
     ├── SparkError             the Spark session or job ended without being asked to
@@ -114,6 +115,10 @@ class TopicRecreated(ReplicationError):
 
 class NumberingLost(ReplicationError):
     """What the target holds cannot be matched with the source."""
+
+
+class NotIdempotent(ReplicationError):
+    """A target does not keep the numbers of records, by which it would tell which ones it has."""
 
 
 class Superseded(ReplicationError):

@@ -219,6 +219,19 @@ TARGET_PARTITIONS_KEY = replace(
     hidden=True,  # MirrorMaker 2 does not have it
 )
 
+AT_LEAST_ONCE = "at-least-once"
+DELIVERY_KEY = replace(
+    _key(
+        "mirror.delivery",
+        KeyType.STRING,
+        "exactly-once",
+        "Ours. exactly-once, or at-least-once for targets that have no idempotent writes (no InitProducerId, or producer ids are "
+        "not kept): after a failure some records may be repeated there, and none is lost.",
+    ),
+    validator=OneOf(("exactly-once", AT_LEAST_ONCE)),
+    hidden=True,  # MirrorMaker 2 does not have it
+)
+
 SOURCE_ONLY_KEYS: tuple[Key, ...] = (
     *_TOPICS_KEYS,
     _patterns(
@@ -254,6 +267,7 @@ SOURCE_ONLY_KEYS: tuple[Key, ...] = (
     TARGET_PARTITIONS_KEY,
     *QUERY_KEYS,
     *RATE_LIMIT_KEYS,
+    DELIVERY_KEY,
     _replicas("offset-syncs"),
     _long("offset.lag.max", "100", "How many records an offset sync may lag; 0: one per record."),
     _LOCATION_KEY,

@@ -9,7 +9,12 @@ from typing import Literal, Self
 from sparkmirror.config.clients import client_id, client_properties
 from sparkmirror.config.definitions import SOURCE_CONNECTOR_KEYS, SOURCE_KEYS
 from sparkmirror.config.keys import Problem, Values, check, parse, require
-from sparkmirror.config.keys_mirror import TARGET_PARTITIONS_KEY, TOPIC_SYNC_KEYS
+from sparkmirror.config.keys_mirror import (
+    AT_LEAST_ONCE,
+    DELIVERY_KEY,
+    TARGET_PARTITIONS_KEY,
+    TOPIC_SYNC_KEYS,
+)
 from sparkmirror.config.query import QUERY_KEYS, DeadLetterConfig, QueryConfig, query_problems
 from sparkmirror.config.rate_limits import (
     RATE_LIMIT_KEYS,
@@ -24,9 +29,23 @@ from sparkmirror.policy.naming import ReplicationPolicy, load_policy
 
 __all__ = ["SourceConfig", "client_id", "client_properties"]
 
+AT_LEAST_ONCE_NOTE = (
+    "Delivery is at least once (mirror.delivery): after a failure some records may be repeated."
+)
+AT_LEAST_ONCE_REMEDY = (
+    "Set mirror.delivery=at-least-once for this flow: after a failure some records may be repeated then, as with MirrorMaker 2, "
+    "and none is lost."
+)
 _KEYS = (*SOURCE_KEYS, *SOURCE_CONNECTOR_KEYS)
 _TIMERS = ("refresh.topics", "sync.topic.configs", "sync.topic.acls")
 _TIMER_KEYS = tuple(key for key in SOURCE_KEYS if key.name.startswith(_TIMERS))
+_OUR_KEYS = (
+    *TOPIC_SYNC_KEYS,
+    TARGET_PARTITIONS_KEY,
+    *QUERY_KEYS,
+    *RATE_LIMIT_KEYS,
+    DELIVERY_KEY,
+)
 _ISOLATION_LEVELS = OneOf(("read_committed", "read_uncommitted"))
 
 
@@ -64,6 +83,7 @@ class SourceConfig:
     replication_factor_explicit: bool
     target_partitions: TargetPartitions
     rate_limits: RateLimitConfig
+    exactly_once: bool
     query: QueryConfig | None
     dead_letters: DeadLetterConfig
     errors_tolerated: bool
@@ -117,6 +137,7 @@ class SourceConfig:
             replication_factor_explicit="replication.factor" in values.given,
             target_partitions=TargetPartitions.parse(values.items_of("target.partitions")),
             rate_limits=RateLimitConfig.parse(props),
+            exactly_once=values.text(DELIVERY_KEY.name) != AT_LEAST_ONCE,
             query=QueryConfig.parse(props),
             dead_letters=DeadLetterConfig.parse(props),
             errors_tolerated=values.text("errors.tolerance") == "all",
@@ -178,7 +199,7 @@ def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
         *source_problems(props),
         *java_class_problems(props),
         # Validation lists MirrorMaker 2's keys only, but ours count too.
-        *check((*TOPIC_SYNC_KEYS, TARGET_PARTITIONS_KEY, *QUERY_KEYS, *RATE_LIMIT_KEYS), props),
+        *check(_OUR_KEYS, props),
         *query_problems(props),
         *rate_limit_problems(props),
     ]

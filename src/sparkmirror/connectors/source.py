@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sparkmirror.config.query import QueryConfig
+from sparkmirror.config.source import AT_LEAST_ONCE_NOTE
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.plan import assign
 from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
@@ -80,8 +81,11 @@ class SourceConnector:
                 self._label,
                 self._settings.store.topic,
             )
-        if self._settings.config.enabled:
-            self._background.start()
+        if not self._settings.config.enabled:
+            return
+        if not self._settings.config.exactly_once:
+            log.warning("%s: %s", self._label, AT_LEAST_ONCE_NOTE)
+        self._background.start()
 
     def stop(self) -> None:
         self._background.stop()
@@ -180,7 +184,11 @@ class SourceConnector:
     def _note(self) -> None:
         topics = sorted({topic for topic, _ in self._topics.partitions()})
         places = {t: self._settings.places(t, self._source, self._target) for t in topics}
-        notes = (placed_note({t: n for t, n in places.items() if n}), self._query_note())
+        notes = (
+            placed_note({t: n for t, n in places.items() if n}),
+            self._query_note(),
+            "" if self._settings.config.exactly_once else AT_LEAST_ONCE_NOTE,
+        )
         self._context.note(" ".join(filter(None, notes)))
 
     def _query_note(self) -> str:

@@ -161,6 +161,7 @@ def _copy_settings(
         fetch=fetch,
         reset=reset,
         recreated_target=recreated,
+        exactly_once=config.exactly_once,
         flush_interval=worker.offset_flush_interval_ms / 1000,
         epoch=_whole(mirror, "mirror.epoch.ms", 600_000) / 1000,
         max_in_flight=min(5, _whole(producer, "max.in.flight.requests.per.connection", 5)),

@@ -13,6 +13,7 @@ from sparkmirror.kafka.batches import Batch, readdress
 from .stream import Piece
 
 _UNLIMITED = 1 << 31
+_UNNUMBERED = (-1, -1, -1)  # producer id, epoch, sequence number
 
 OffsetRecord = tuple[int, records.Record]
 
@@ -60,18 +61,19 @@ class Addresser:
     """Numbers the records of one partition.
 
     Invariants: `_sequence` is the number of the next record; a record is given one number, once, between two calls of `begin`.
+    What is kept with the position alone is not sent (`_sent` is None): then the records carry no numbers.
     `limit` is the size above which batches are known to be refused by the target.
     """
 
-    __slots__ = ("_numbering", "_sequence", "limit")
+    __slots__ = ("_sent", "_sequence", "limit")
 
     def __init__(self) -> None:
-        self._numbering = Numbering(-1, -1)
+        self._sent: Numbering | None = None
         self._sequence = 0
         self.limit = _UNLIMITED
 
     def begin(self, numbering: Numbering, sequence: int) -> None:
-        self._numbering = numbering
+        self._sent = numbering if numbering.is_sent else None
         self._sequence = sequence
         self.limit = _UNLIMITED  # it may have been raised meanwhile
 
@@ -93,7 +95,11 @@ class Addresser:
 
     def verbatim(self, piece: Piece, batch: Batch) -> Sent:
         sequence = self._sequence
-        readdress(batch, self._numbering.producer_id, self._numbering.epoch, sequence)
+        sent = self._sent
+        if sent is None:
+            readdress(batch, *_UNNUMBERED)
+        else:
+            readdress(batch, sent.producer_id, sent.epoch, sequence)
         self._sequence = advance(sequence, batch.count)
         return Sent(
             [piece], piece.view, sequence, piece.first_offset, piece.last_offset, batch.count
@@ -142,5 +148,6 @@ class Addresser:
 
     def _encode(self, opened: Sequence[records.Record], codec: int, sequence: int) -> bytearray:
         """Records without a time get that of this moment, as MirrorMaker 2's producer gives it to them."""
-        pid, epoch = self._numbering.producer_id, self._numbering.epoch
-        return records.encode(opened, codec, pid, epoch, sequence, now=int(time.time() * 1000))
+        sent = self._sent
+        numbers = _UNNUMBERED if sent is None else (sent.producer_id, sent.epoch, sequence)
+        return records.encode(opened, codec, *numbers, now=int(time.time() * 1000))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sparkmirror.errors import NumberingLost
+from sparkmirror.errors import NotIdempotent, NumberingLost
 from sparkmirror.formats.position import (
     NO_FINGERPRINT,
     Fingerprint,
@@ -27,7 +27,7 @@ from sparkmirror.kafka.fetch import FetchLimits
 from . import anchors
 from .anchors import Mark
 from .stream import Piece, Stream
-from .tail import Tail, last_held, mark_of, read_content, read_tail
+from .tail import Tail, last_held, mark_of, read_content, read_everything, read_tail
 
 _VISIBLE_PATIENCE_S = 5.0
 _MARGIN = 1000
@@ -59,6 +59,8 @@ class Pair:
     """Where the records go, if that is another partition."""
     shape: Callable[[Sequence[Piece]], list[Piece]] | None = None
     """What of some pieces goes there, and how; None: all, as it is."""
+    is_numbered: bool = True
+    """Whether the target's records carry the numbers of the position."""
 
     @property
     def at(self) -> int:
@@ -97,6 +99,8 @@ def judge(position: Position, state: ProducerState | None) -> Verdict:
 
 def align(pair: Pair, position: Position, state: ProducerState | None, end: int) -> Aligned:
     """The position moved to what the target really holds of its numbering; `end` is where the target's log ends."""
+    if not pair.is_numbered:
+        return _unnumbered(pair, position, end)
     verdict = judge(position, state)
     is_untouched = (
         verdict is Verdict.UNKNOWN and position.is_origin and end == position.target_offset
@@ -110,11 +114,64 @@ def align(pair: Pair, position: Position, state: ProducerState | None, end: int)
         if verdict is Verdict.BEHIND or end < position.target_offset:
             return _recovered(pair, position, expected)
         tail = _visible_tail(pair, position, expected)
+        if verdict is Verdict.UNKNOWN and tail.unnumbered is not None:
+            _require_numbers(pair, position, tail.unnumbered)
         if tail.is_cut:
             return _recovered(pair, position, expected)
         return _counted(pair, position, tail)
     except NumberingLost:
         return _by_content(pair, position)
+
+
+def _unnumbered(pair: Pair, position: Position, end: int) -> Aligned:
+    """The same where records carry no numbers: their content tells how far the target has come.
+
+    A record of the source counts as copied if it, and all before it, are found behind the position in their order. What others
+    have written between them does not matter.
+    """
+    if end == position.target_offset:
+        return Aligned(position)
+    if end < position.target_offset:
+        lost = position.target_offset - end
+        at_end = replace(position, target_offset=end)
+        trouble = f"{pair.remote} lost the last {lost} record(s) (unclean election, or created again?); they are copied again."
+        rewound = _rewind(pair, at_end, lost)
+        return Aligned(rewound or _at_beginning(pair, at_end), trouble=trouble)
+    tail = read_everything(pair.target, pair.remote, pair.at, position.target_offset)
+    start = max(position.next_offset, _earliest(pair))
+    marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
+    done = (anchors.covered if pair.compacted else anchors.in_order)(marks, tail.marks)
+    at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
+    if not done:
+        return Aligned(at_end)
+    last = marks[done - 1]
+    return Aligned(
+        replace(
+            at_end,
+            offset=last.offset,
+            sequence=advance(position.sequence, done),
+            fingerprint=last.fingerprint,
+        )
+    )
+
+
+def _require_numbers(pair: Pair, position: Position, found: records.Record) -> None:
+    """NotIdempotent if a record without numbers, at the position on the target, is our copy of the one at the source."""
+    is_before = found.offset < position.target_offset
+    start = position.offset if is_before else position.next_offset
+    piece = next(_available(pair, start), None) if start >= _earliest(pair) else None
+    if piece is None:
+        return
+    rows = [row for offset, row in piece.records_with_offsets() if not is_before or offset <= start]
+    if not rows or not records.same_content(rows[-1] if is_before else rows[0], found):
+        return
+    raise NotIdempotent(
+        f"{pair}: record {found.offset} of {pair.remote} on {pair.target.settings} was sent with a producer id and a sequence "
+        "number, and is kept without them: after a failure the target could not tell which records it has, and they would be "
+        "written twice.",
+        "Set mirror.delivery=at-least-once for this flow: after a failure some records may be repeated then, as with "
+        "MirrorMaker 2, and none is lost.",
+    )
 
 
 def _expected(position: Position, state: ProducerState | None) -> int | None:

@@ -55,6 +55,17 @@ def overlap(source: Sequence[Mark], tail: Sequence[Mark], surely_copied: int) ->
     return 0
 
 
+def in_order(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
+    """How many of the source's records are found in the tail one after the other, whatever lies between them."""
+    copies = iter(tail)
+    count = 0
+    for mark in source:
+        if not any(copied.is_copy_of(mark) for copied in copies):
+            break
+        count += 1
+    return count
+
+
 def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
     """Compaction took records on either side: up to how many of the source's records the tail covers them all.
 

@@ -268,7 +268,9 @@ class PartitionCopy:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether the leader may have forgotten the last numbers it took: it keeps them for a day from the records' own time."""
+        """Whether the leader may not know the last numbers it took: it keeps them for a day from the records' own time."""
+        if not self._settings.exactly_once:
+            return True
         head = self._window[0].pieces[-1].max_timestamp if self._window else self.last_timestamp
         return head < (time.time() - _FORGETTABLE_S) * 1000
 
@@ -343,7 +345,7 @@ class PartitionCopy:
             self.trouble = code or messages.DUPLICATE_SEQUENCE_NUMBER
             self.trouble_text = text
             return
-        self._is_remembered = True
+        self._is_remembered = self._settings.exactly_once
         self._heard_at = time.time()
         self._window.popleft()
         piece = sent.pieces[-1]

@@ -57,6 +57,8 @@ class CopySettings:
     """Where a partition without a position begins: earliest or latest."""
     recreated_target: str = "fail"
     """What to do when a remote topic was deleted and created again: fail, restart or continue."""
+    exactly_once: bool = True
+    """Whether the target holds the numbers of records against those before; False: records are sent without numbers."""
     flush_interval: float = 1.0
     progress_interval: float = 1.0
     epoch: float = 600.0

@@ -158,7 +158,7 @@ class RecordResumer(Resumer):
         """Ask the target for the ends of these partitions, and which producers their leaders remember."""
         wanted = set(keys)
         ends = admin.list_offsets(self._target, wanted, admin.LATEST)
-        producers = admin.describe_producers(self._target, wanted) or {}
+        producers = self._producers(wanted) or {}
         self._tails |= {key: (end, producers.get(key, {})) for key, end in ends.items()}
 
     def tail(self, key: TopicPartition) -> tuple[int, Mapping[int, ProducerState]]:
@@ -322,6 +322,7 @@ class RecordResumer(Resumer):
             part.compacted,
             target.partition,
             shape or only,
+            is_numbered=self._settings.exactly_once and numbering.is_sent,
         )
         before = position.at_target(target)
         aligned = alignment.align(pair, before, state, end)
@@ -391,6 +392,7 @@ class RecordResumer(Resumer):
             or len(stands) < len(position.targets)
             or (len(stands) > _MANY_TARGETS * max(1, shape.places) and idle > len(stands) // 2)
             or not all(standing.keeps_numbering for standing in stands)
+            or (position.numbering is not None and not self._is_usable(position.numbering))
         ):
             return self._anew(part, position, low, stands)
         fingerprint = position.fingerprint

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from sparkmirror.errors import (
     BrokerError,
@@ -25,6 +26,7 @@ from sparkmirror.formats.position import (
     distance,
     next_numbering,
     renumbered,
+    unsent_producer_id,
 )
 from sparkmirror.kafka import admin, log, messages
 from sparkmirror.kafka.admin import ProducerState
@@ -52,6 +54,15 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}: {self.message}"
+
+
+class Forgotten(NamedTuple):
+    """A numbering that the target's leader refuses to continue."""
+
+    numbering: Numbering
+    with_its_epochs: bool = False
+    """Whether the next epoch would be refused as well (INVALID_PRODUCER_EPOCH again and again); else it begins at 0
+    (UNKNOWN_PRODUCER_ID, before Kafka 2.5)."""
 
 
 @dataclass(slots=True)
@@ -100,6 +111,7 @@ class Resumer:
         self._stamp = stamp
         self._fresh: tuple[int, int] | None = None
         self._forgotten: dict[TopicPartition, Numbering] = {}
+        self._refused: set[Numbering] = set()
         self._behind: dict[str, BrokerError] = {}
         self._target_names: dict[bytes, str] | None = None
 
@@ -107,15 +119,16 @@ class Resumer:
         self,
         partitions: Sequence[PartitionPlan],
         known: Mapping[TopicPartition, Position] | None = None,
-        forgotten: Mapping[TopicPartition, Numbering] | None = None,
+        forgotten: Mapping[TopicPartition, Forgotten] | None = None,
     ) -> Outcome:
         """Positions in force for all these partitions; claims that others won are taken over and aligned again.
 
         `known` is what a running task knows better than the store: its last acknowledged positions. `forgotten` are numberings
-        that the target's leader refuses to continue (UNKNOWN_PRODUCER_ID, before Kafka 2.5): the next one begins at 0 there.
+        that the target's leader refuses to continue: the next one begins at 0 there.
         """
         outcome = Outcome({}, {}, [])
-        self._forgotten = dict(forgotten or {})
+        self._forgotten = {key: one.numbering for key, one in (forgotten or {}).items()}
+        self._refused = {one.numbering for one in (forgotten or {}).values() if one.with_its_epochs}
         self._behind = {}
         self._target_names = None
         self._fresh = None  # a numbering that begins anew never has an id that was used before
@@ -232,7 +245,7 @@ class Resumer:
             (part.remote, part.partition): part.key for part in parts if self._needs_remote(part)
         }
         ends = admin.list_offsets(self._target, remotes, admin.LATEST)
-        producers = admin.describe_producers(self._target, remotes)
+        producers = self._producers(remotes)
         earliest = admin.list_offsets(self._source, keys, admin.EARLIEST)
         latest = admin.list_offsets(self._source, keys, admin.LATEST)
         positions = {
@@ -270,6 +283,14 @@ class Resumer:
                 self._source, {part: positions[part] for part in doubtful}, earliest, latest
             ),
         )
+
+    def _producers(
+        self, keys: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, dict[int, ProducerState]] | None:
+        """What the target's leaders remember of producers; None if they cannot tell, or records are sent without numbers."""
+        if not self._settings.exactly_once:
+            return None
+        return admin.describe_producers(self._target, keys)
 
     def _without_ids(
         self, positions: Mapping[PartitionPlan, Position]
@@ -390,7 +411,12 @@ class Resumer:
         if first > position.next_offset:
             outcome.losses.append(self._retention_loss(part, position.next_offset, first))
             return self._renumber(part, position, first - 1, facts)
-        if part.compacted or not aligned.keeps_numbering or self._is_forgotten(part, position):
+        if (
+            part.compacted
+            or not aligned.keeps_numbering
+            or self._is_forgotten(part, position)
+            or (position.numbering is not None and not self._is_usable(position.numbering))
+        ):
             return self._renumber(part, position, position.offset, facts)
         return position
 
@@ -478,9 +504,20 @@ class Resumer:
 
     def _next(self, position: Position) -> Numbering:
         used = position.numbering
-        if (used is None or used.epoch >= MAX_EPOCH) and self._fresh is None:
-            self._fresh = admin.init_producer_id(self._target)
+        if used is not None and used.epoch < MAX_EPOCH and self._is_usable(used):
+            return next_numbering(position)
+        if self._fresh is None:
+            exactly_once = self._settings.exactly_once
+            self._fresh = (
+                admin.init_producer_id(self._target) if exactly_once else unsent_producer_id()
+            )
         return next_numbering(position, self._fresh)
+
+    def _is_usable(self, numbering: Numbering) -> bool:
+        """Whether the next epoch of a numbering may be used: it is sent with the records as `mirror.delivery` asks for it, and
+        the target does not refuse it."""
+        is_refused = numbering in self._refused
+        return numbering.is_sent == self._settings.exactly_once and not is_refused
 
     def _other_target(
         self, part: PartitionPlan, position: Position, facts: Facts, outcome: Outcome
@@ -570,6 +607,7 @@ class Resumer:
             part.partition,
             self._settings.fetch,
             part.compacted,
+            is_numbered=self._settings.exactly_once and numbering.is_sent,
         )
         states = {} if facts.producers is None else facts.producers[part.key]
         state = states.get(numbering.producer_id)

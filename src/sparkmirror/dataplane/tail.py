@@ -40,6 +40,8 @@ class Tail:
     """Whether the log before the position is not the one that was written: it was cut back and went on from there."""
     is_pruned: bool = False
     """Whether the beginning of the tail is gone by the target's own retention."""
+    unnumbered: records.Record | None = None
+    """The last record before the position, or else the first behind it, if it has no numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def read_tail(cluster: Cluster, topic: str, partition: int, position: Position) 
         reader.repeated,
         reader.is_cut,
         is_pruned=first > wanted,
+        unnumbered=reader.unnumbered,
     )
 
 
@@ -139,11 +142,14 @@ class _TailReader:
         self.missing = 0
         self.repeated = 0
         self.is_cut = False
+        self.unnumbered: records.Record | None = None
 
     def take(self, batch: Batch) -> None:
         if self._reached >= 0:
             dense = batch.base_offset <= self._reached
             self._reached = max(self._reached, batch.last_offset + 1) if dense else -1
+        if batch.producer_id < 0 and self.unnumbered is None:
+            self._note_unnumbered(batch)
         if not _is_of(batch, self._numbering):
             return
         if batch.base_offset < self._position.target_offset:
@@ -159,6 +165,13 @@ class _TailReader:
             return
         self.sequence = end
         self.last = batch
+
+    def _note_unnumbered(self, batch: Batch) -> None:
+        wanted = self._position.target_offset
+        found = records.decode(batch.view)
+        before = [record for record in found if record.offset < wanted]
+        if found:
+            self.unnumbered = before[-1] if before else found[0]
 
     def _check(self, batch: Batch) -> None:
         """What lies before the position is the last that was acknowledged, or the target lost that."""
@@ -221,6 +234,20 @@ def read_content(cluster: Cluster, topic: str, partition: int, position: Positio
     is_mixed = bool(epochs - {numbering.epoch})
     count = len(found) if is_mixed else max(0, distance(sequence, position.sequence))
     return Content(count, tuple(found), end, has_times, is_mixed)
+
+
+def read_everything(cluster: Cluster, topic: str, partition: int, start: int) -> Content:
+    """The content of the log from an offset on, whoever wrote it."""
+    target = _Log(cluster, topic, partition)
+    end = target.end()
+    found: list[Mark] = []
+    has_times = True
+    for batch in target.batches(max(start, target.start()), end):
+        if not batch.is_control:
+            has_times = not batch.attributes & LOG_APPEND_TIME
+            opened = records.decode(batch.view)
+            found += [mark_of(row, has_times) for row in opened if row.offset >= start]
+    return Content(len(found), tuple(found), end, has_times, is_mixed=False)
 
 
 def end_sequence(batch: Batch) -> int:

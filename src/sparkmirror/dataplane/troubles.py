@@ -19,7 +19,7 @@ from sparkmirror.errors import (
     ReplicationError,
     Superseded,
 )
-from sparkmirror.formats.position import Numbering, Position
+from sparkmirror.formats.position import Position
 from sparkmirror.kafka import messages
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, QUIET_TRIES, Cluster
 from sparkmirror.kafka.denials import needs
@@ -34,7 +34,7 @@ from .positions import PositionStore
 from .record_path import RecordCopy
 from .record_resume import RecordResumer
 from .reporting import Reporter, Standing
-from .resume import Outcome, now_ms
+from .resume import Forgotten, Outcome, now_ms
 from .retries import Cause, RetryLog
 from .routing import Routings
 from .sending import Sender
@@ -60,7 +60,7 @@ _WAITED_FOR = {
     messages.LEADER_NOT_AVAILABLE: "waiting for a leader",
     messages.UNKNOWN_TOPIC_ID: "waiting for metadata of the right topic",
 }
-_NONE: Mapping[TopicPartition, Numbering] = {}
+_NONE: Mapping[TopicPartition, Forgotten] = {}
 # Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
 _FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
 _RESUMES_AT_ONCE = 2
@@ -155,14 +155,16 @@ class Troubles:
         if now < self._due_at:
             return
         to_resume: dict[PartitionCopy, None] = {}
-        forgotten: dict[TopicPartition, Numbering] = {}
+        forgotten: dict[TopicPartition, Forgotten] = {}
         for copy in [copy for copy, at in self._troubled.items() if at <= now]:
             if copy.trouble:
                 code, numbering = copy.trouble, copy.numbering
                 if copy.outstanding == 0 and self._target_trouble(copy, now):
                     to_resume[copy.whole] = None
-                    if code == messages.UNKNOWN_PRODUCER_ID and numbering is not None:
-                        forgotten[copy.key] = numbering
+                    if numbering is not None and code == messages.UNKNOWN_PRODUCER_ID:
+                        forgotten[copy.key] = Forgotten(numbering)
+                    elif numbering is not None and self._is_shut_out(copy, code):
+                        forgotten[copy.key] = Forgotten(numbering, with_its_epochs=True)
             elif copy.fetch_trouble:
                 if self._source_trouble(copy, now):
                     to_resume[copy] = None
@@ -171,6 +173,13 @@ class Troubles:
         if to_resume:
             self.resume(list(to_resume), forgotten)
         self._due_at = min(self._troubled.values(), default=math.inf)
+
+    def _is_shut_out(self, copy: PartitionCopy, code: int) -> bool:
+        """Whether a target keeps refusing an epoch though nobody has claimed a newer one.
+
+        Some brokers keep one epoch for a producer, and not one for each of its partitions.
+        """
+        return code in _FENCED_CODES and copy.attempts > QUIET_TRIES
 
     def _target_trouble(self, copy: PartitionCopy, now: float) -> bool:
         """Deal with what the target refused; True if the partition must be aligned anew."""
@@ -426,7 +435,7 @@ class Troubles:
         return moved
 
     def resume(
-        self, copies: list[PartitionCopy], forgotten: Mapping[TopicPartition, Numbering] = _NONE
+        self, copies: list[PartitionCopy], forgotten: Mapping[TopicPartition, Forgotten] = _NONE
     ) -> None:
         """Find out where these partitions stand, and go on from there; `forgotten` are numberings that leaders do not know."""
         self._drop_troubles(copies)

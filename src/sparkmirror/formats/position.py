@@ -15,6 +15,7 @@ force where the claim stands in the log. Everybody reads the same log, so everyb
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ SUPERSEDED_MS: Final = 3_600_000
 _MOST_SUPERSEDED = 4
 SEQUENCES: Final = 1 << 31  # sequence numbers run from 0 to 2^31 - 1 and start over
 MAX_EPOCH: Final = 32_767
+UNSENT_IDS: Final = 1 << 62  # far beyond what brokers give out
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Numbering:
 
     def __str__(self) -> str:
         return f"{self.producer_id}/{self.epoch}"
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether records carry it; else it is kept with the position alone, and the target knows nothing of it."""
+        return self.producer_id < UNSENT_IDS
 
 
 class Superseded(NamedTuple):
@@ -344,13 +351,18 @@ class Fold:
 
 
 def next_numbering(position: Position, fresh: tuple[int, int] | None = None) -> Numbering:
-    """The numbering after this position's: the next epoch, or `fresh` where there is none or epochs have run out."""
+    """The numbering after this position's: `fresh` if it is given, else the next epoch."""
     current = position.numbering
-    if current is not None and current.epoch < MAX_EPOCH:
+    if fresh is None and current is not None and current.epoch < MAX_EPOCH:
         return Numbering(current.producer_id, current.epoch + 1)
     if fresh is None:
         raise ValueError("a fresh producer id is needed")
     return Numbering(*fresh)
+
+
+def unsent_producer_id() -> tuple[int, int]:
+    """An id, with its epoch, for a numbering that is kept with the position alone."""
+    return UNSENT_IDS + secrets.randbelow(UNSENT_IDS - 1), 0
 
 
 def renumbered(

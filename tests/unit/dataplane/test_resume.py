@@ -11,7 +11,7 @@ import pytest
 
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.positions import PositionStore, StoreAddress
-from sparkmirror.dataplane.resume import Outcome, Resumer, now_ms
+from sparkmirror.dataplane.resume import Forgotten, Outcome, Resumer, now_ms
 from sparkmirror.errors import BrokerError, ConnectionFailed, NumberingLost, TopicRecreated
 from sparkmirror.formats.position import (
     MAX_EPOCH,
@@ -480,6 +480,36 @@ def test_an_epoch_that_the_log_does_not_know_is_replaced_by_the_one_that_it_has_
     assert (found.next_offset, found.numbering) == (300, NUMBER)
     assert found.fingerprint == Fingerprint(5, crc_of(HELD))
     assert ["other records" in loss.message for loss in outcome.losses] == [True] * is_lost
+
+
+@pytest.mark.parametrize(("there", "is_lost"), [(HELD, False), (ANOTHER, True)])
+def test_brokers_that_do_not_tell_epochs_are_told_apart_by_the_last_copied_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: memoryview, is_lost: bool
+) -> None:
+    """WarpStream and others lack OffsetForLeaderEpoch. What was lost is reported once."""
+    monkeypatch.setattr(admin, "epoch_ends", lambda *_: None)
+    monkeypatch.setattr(kafka_log, "batches_at", lambda _, offsets: dict.fromkeys(offsets, there))
+    world.record(replace(standing(), fingerprint=Fingerprint(7, crc_of(HELD))))
+    world.remember(PLAN, NUMBER, 299)
+    outcome = world.resume()
+    found = outcome.positions[PLAN.key]
+    assert (found.next_offset, found.numbering) == (300, NUMBER)
+    assert found.fingerprint == (NO_FINGERPRINT if is_lost else Fingerprint(7, crc_of(HELD)))
+    assert ["other records" in loss.message for loss in outcome.losses] == [True] * is_lost
+
+
+@pytest.mark.parametrize(
+    ("with_its_epochs", "numbering"), [(False, Numbering(5, 4)), (True, Numbering(101, 0))]
+)
+def test_a_numbering_that_the_leader_refuses_is_replaced(
+    world: World, with_its_epochs: bool, numbering: Numbering
+) -> None:
+    """By the next epoch; by another producer id where all epochs of this one are refused."""
+    world.record(standing())
+    world.remember(PLAN, NUMBER, 299)
+    refused = {PLAN.key: Forgotten(NUMBER, with_its_epochs)}
+    found = world.resumer().resume([PLAN], forgotten=refused).positions[PLAN.key]
+    assert (found.numbering, found.sequence, found.next_offset) == (numbering, 0, 300)
 
 
 # -- ids that came with an upgrade -----------------------------------------------------------------

@@ -33,7 +33,7 @@ from sparkmirror.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from sparkmirror.kafka.fetch import Fetched, FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.chain import TransformChain
-from tests.unit.making import Content, content, fetched, independent
+from tests.unit.making import Content, content, fetched, independent, sealed
 
 NETWORK_EXCEPTION = 13
 PLAN = PartitionPlan("t", 0, "A.t")
@@ -54,6 +54,8 @@ class SimulatedLog:
         self.start = 0
         self.end = 0
         self.producers: dict[int, _Producer] = {}
+        self.keeps_numbers = True
+        """Whether producer ids and sequence numbers are kept with the records."""
 
     def add(self, batch: memoryview) -> None:
         """A batch of the source, at its own offsets."""
@@ -65,6 +67,12 @@ class SimulatedLog:
         header = Batch(memoryview(bytes(buffer)))
         assert header.base_offset == 0
         assert header.is_verbatim
+        if not self.keeps_numbers:
+            kept = bytearray(buffer)
+            struct.pack_into(">qhi", kept, 43, -1, -1, -1)
+            return messages.NONE, self._append(bytearray(sealed(kept)), header.count)
+        if header.producer_id < 0:
+            return messages.NONE, self._append(bytearray(buffer), header.count)
         state = self.producers.get(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
             return messages.INVALID_PRODUCER_EPOCH, -1
@@ -78,13 +86,17 @@ class SimulatedLog:
                 return messages.NONE, base
         if header.base_sequence != state.next:
             return messages.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        kept = bytearray(buffer)
-        struct.pack_into(">q", kept, 0, self.end)
-        self.batches.append(memoryview(kept))
-        state.last.append((header.base_sequence, header.count, self.end))
+        base = self._append(bytearray(buffer), header.count)
+        state.last.append((header.base_sequence, header.count, base))
         state.next = (state.next + header.count) % (1 << 31)
-        base, self.end = self.end, self.end + header.count
         return messages.NONE, base
+
+    def _append(self, kept: bytearray, count: int) -> int:
+        base = self.end
+        struct.pack_into(">q", kept, 0, base)
+        self.batches.append(memoryview(kept))
+        self.end += count
+        return base
 
     def lose(self, count: int) -> None:
         """Lose the last batches and what was known of producers, as an unclean election does."""
@@ -183,9 +195,9 @@ class World:
     def copier(self, chain: TransformChain | None, **settings: Any) -> Copier:
         return Copier(self, CopySettings(transforms=chain, **settings), self.plan)
 
-    def converge(self, chain: TransformChain | None) -> Copier:
+    def converge(self, chain: TransformChain | None, **settings: Any) -> Copier:
         """A copy that is left alone until nothing is left to do."""
-        copier = self.copier(chain)
+        copier = self.copier(chain, **settings)
         for _ in range(500):
             copier.feed(5)
             copier.send(9)
@@ -318,7 +330,7 @@ class Copier:
         copy = self.copy
         troubled = [lane for lane in copy._lanes.values() if lane.trouble and not lane.outstanding]
         for lane in troubled:
-            if lane.trouble == NETWORK_EXCEPTION:
+            if lane.trouble == NETWORK_EXCEPTION and not lane.is_forgettable:
                 lane.resend()
                 self.offer(lane)
             else:
