@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,13 +24,15 @@ from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
-from sparkmirror.errors import ConfigError
+from sparkmirror.errors import ConfigError, SparkMirrorError
+from sparkmirror.kafka.cluster import back_off
 from sparkmirror.spark.jvm import Jvm
 from sparkmirror.spark.session import SparkSession
 
 from .assembly import Assembled, distributed
 from .file_connectors import FileConnectors
 from .herder import Identity
+from .operations import Operations
 from .process import start_quietly
 from .query_check import SparkCheck
 from .rest.listeners import BoundListeners
@@ -38,12 +41,60 @@ from .rest.settings import rest_settings
 from .task_configs import NOT_USED
 
 log = logging.getLogger(__name__)
+_TICK_S = 0.25
+_WAITS_S = (30.0, 300.0)
 _CHECKS: Mapping[ConnectorKind, Callable[[Mapping[str, str], WorkerConfig], object]] = {
     "source": source_settings,
     "checkpoint": lambda props, _: CheckpointConfig.parse(props),
     "heartbeat": lambda props, _: HeartbeatConfig.parse(props),
 }
 """Raise ConfigError before anything is started: the file is wrong, and its owner is looking."""
+
+
+class FlowWorker:
+    """The worker of one flow. One that ends with an error does not end the others: it is started again after a while."""
+
+    def __init__(self, pair: SourceAndTarget, make: Callable[[], Assembled]) -> None:
+        self.pair = pair
+        self._make = make
+        self._waits = back_off(*_WAITS_S)
+        self._due: float | None = None
+        self.herder = make().herder
+        self._not_made: SparkMirrorError | None = None
+
+    @property
+    def error(self) -> SparkMirrorError | None:
+        """Why it is down; None while it runs."""
+        return self._not_made or self.herder.error
+
+    def start(self) -> None:
+        self.herder.start()
+
+    def tend(self, now: float) -> None:
+        """Notice that it has ended, or start it again when that is due."""
+        if self._due is None:
+            if self.herder.is_ready:
+                self._waits = back_off(*_WAITS_S)
+            if self.herder.wait(0) and self.herder.error is not None:
+                self._wait(now)
+        elif now >= self._due:
+            self._start_again(now)
+
+    def _wait(self, now: float) -> None:
+        wait = next(self._waits)
+        self._due = now + wait
+        log.error("Flow %s is down; others continue. Next try in %.0f s.", self.pair, wait)
+
+    def _start_again(self, now: float) -> None:
+        try:
+            self.herder = self._make().herder
+        except SparkMirrorError as error:  # its file, or what that names, is not what it was
+            log.error("%s", error)
+            self._not_made = error
+            self._wait(now)
+            return
+        self._not_made = self._due = None
+        self.herder.start()
 
 
 class MirrorMaker:
@@ -68,12 +119,12 @@ class MirrorMaker:
         settings = rest_settings(config.rest, os.environ) if config.internal_rest else None
         if settings is not None:
             self._bound = BoundListeners(settings)
-        self._workers = {pair: self._assemble(config, pair) for pair in self._pairs}
+        self._herders: dict[tuple[str, str], Operations] = {}
         if settings is not None:
-            herders = {(p.source, p.target): a.operations for p, a in self._workers.items()}
-            self._rest = InternalRestServer(settings, herders, bound=self._bound)
-            for assembled in self._workers.values():
-                assembled.herder.call_with(self._rest.client)
+            self._rest = InternalRestServer(settings, self._herders, bound=self._bound)
+        self._workers = [
+            FlowWorker(pair, partial(self._assemble, config, pair)) for pair in self._pairs
+        ]
 
     def _assemble(self, config: MirrorMakerConfig, pair: SourceAndTarget) -> Assembled:
         worker = WorkerConfig.parse(
@@ -93,7 +144,11 @@ class MirrorMaker:
                 if kind not in kinds
             },
         )
-        return distributed(worker, self._identity(pair), self._spark, file)
+        found = distributed(worker, self._identity(pair), self._spark, file)
+        self._herders[pair.source, pair.target] = found.operations
+        if self._rest is not None:
+            found.herder.call_with(self._rest.client)
+        return found
 
     def _identity(self, pair: SourceAndTarget) -> Identity:
         if self._bound is None:
@@ -113,12 +168,12 @@ class MirrorMaker:
         self._require_queries()
         if self._rest is not None:
             self._rest.start()
-        herders = [assembled.herder for assembled in self._workers.values()]
-        for herder in herders:
-            herder.start()
-        # One that has ended has failed for good: as in MirrorMaker 2 the process ends, for somebody to see it.
-        while not self._stopping.wait(0.25) and not any(herder.wait(0) for herder in herders):
-            pass
+        for worker in self._workers:
+            worker.start()
+        while not self._stopping.wait(_TICK_S) and self._is_copying:
+            for worker in self._workers:
+                worker.tend(time.monotonic())
+        herders = [worker.herder for worker in self._workers]
         for herder in herders:
             herder.stop()
         for herder in herders:
@@ -127,10 +182,19 @@ class MirrorMaker:
             self._rest.stop()
         self._spark.stop()
         failures = [text for herder in herders for text in herder.failures()]
-        errors = [herder.error for herder in herders if herder.error is not None]
+        down = [worker for worker in self._workers if worker.error is not None]
+        for worker in down:
+            log.error("Flow %s is down: %s", worker.pair, worker.error)
         for failure in failures:
             log.error("Not copied: %s", failure)
+        errors = [worker.error for worker in down if worker.error is not None]
         return errors[0].exit_code if errors else int(bool(failures))
+
+    @property
+    def _is_copying(self) -> bool:
+        """Whether a flow that copies has a worker that runs: else the process ends, for its supervisor to see."""
+        copying = [worker for worker in self._workers if worker.pair in self._queries]
+        return any(not worker.herder.wait(0) for worker in copying or self._workers)
 
     def stop(self) -> None:
         self._stopping.set()
