@@ -40,6 +40,8 @@ class GroupPlan:
 
     members: Mapping[str, MemberPlan]
     delay_ms: int = 0
+    kept: int = 0
+    """How many connectors and tasks are kept for a worker that has gone."""
 
 
 def deal_all(config: ClusterConfig, members: Iterable[str]) -> GroupPlan:
@@ -214,7 +216,8 @@ class IncrementalAssignor:
             )
             for member, load in work.loads.items()
         }
-        return GroupPlan(plans, self._delay_ms)
+        dealt = frozenset(itertools.chain.from_iterable(work.loads.values()))
+        return GroupPlan(plans, self._delay_ms, len(work.lost - dealt))
 
 
 def _configured(config: ClusterConfig) -> frozenset[Item]:

@@ -78,6 +78,14 @@ class Leadership:
                 now_ms=now_ms,
             )
         self._owners = _owners(plan, workers)
+        if plan.kept:
+            log.warning(
+                "Group %s: %d connectors and tasks of a worker that has gone wait up to %.0f s for it to come back "
+                "(scheduled.rebalance.max.delay.ms); then others get them.",
+                me.group,
+                plan.kept,
+                plan.delay_ms / 1000,
+            )
         return _encoded(plan, base, protocol)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from sparkmirror.errors import BrokerError, KafkaError
 from sparkmirror.formats.membership import (
     PROTOCOL_TYPE,
+    MalformedMembership,
     Subprotocol,
     WorkerAssignment,
     WorkerMetadata,
@@ -54,6 +55,7 @@ from .states import Assignment, ClusterConfig
 __all__ = ["GroupAssignment", "GroupSettings", "RebalanceListener", "WorkerGroup"]
 
 log = logging.getLogger(__name__)
+_TOLD_AGAIN = 10  # tries
 _JOIN_LAPSE = 5.0
 _CLOSE_S = 5.0
 _REMEDIES = {
@@ -120,6 +122,8 @@ class WorkerGroup:
         self._config = ClusterConfig()
         self._protocol = settings.subprotocol
         self._assignment: GroupAssignment | None = None
+        self._unassigned = 0
+        """How often in a row an assignment could not be read."""
         self._last_generation = NO_GENERATION
 
     # -- what the herder asks -------------------------------------------------------------------------
@@ -386,7 +390,11 @@ class WorkerGroup:
     def _on_synced(self, answer: Any, member: Member, protocol: Subprotocol) -> _Turn:
         if answer.error_code != messages.NONE:
             return self._on_refused("Syncing with", answer.error_code, member)
-        given = decode_assignment(bytes(answer.assignment))
+        try:
+            given = decode_assignment(bytes(answer.assignment))
+        except MalformedMembership as error:
+            return self._on_unassigned(member, error)
+        self._unassigned = 0
         if not self._session.synced(member):
             return _Turn.AGAIN
         try:
@@ -396,6 +404,20 @@ class WorkerGroup:
             self._session.ask_to_join("the last assignment was not taken on")
             raise
         return _Turn.DONE
+
+    def _on_unassigned(self, member: Member, error: MalformedMembership) -> _Turn:
+        """Join again after a while: the leader that should have shared out may be gone, or is none of ours."""
+        self._unassigned += 1
+        log.log(
+            logging.WARNING if self._unassigned in (1, _TOLD_AGAIN) else logging.DEBUG,
+            "Group %s gave this worker no assignment that can be read (%s): the group's leader may be gone. Joining again "
+            "(try %d).",
+            self._group,
+            error.message,
+            self._unassigned,
+        )
+        self._session.thrown_out(member, "its assignment cannot be read", keeps_id=True)
+        return self._pause()
 
     def _take_on(self, given: WorkerAssignment, member: Member, protocol: Subprotocol) -> None:
         revoked = as_assignment(given.revoked)
