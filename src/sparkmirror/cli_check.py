@@ -30,6 +30,7 @@ _WRONG_INPUT = 2
 @click.option(
     "--log", "logs", type=_FILE, multiple=True, help="Explain the known errors in a log file."
 )
+@click.option("--apis", is_flag=True, help="Show all APIs, not only those that lose something.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--timeout",
@@ -43,6 +44,7 @@ def check(
     worker: Path | None,
     url: str | None,
     logs: tuple[Path, ...],
+    apis: bool,
     as_json: bool,
     timeout: float,
 ) -> None:
@@ -61,7 +63,7 @@ def check(
         sys.exit(_WRONG_INPUT)
     except SparkMirrorError as error:
         raise ConfigError(error.message, error.remedy) from error
-    _print(report, as_json)
+    _print(report, as_json, shows_all=apis)
     sys.exit(report.exit_code)
 
 
@@ -119,7 +121,7 @@ def _explained(log: Path) -> Report:
         ) from error
 
 
-def _print(report: Report, as_json: bool) -> None:
+def _print(report: Report, as_json: bool, *, shows_all: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2))
         return
@@ -128,7 +130,7 @@ def _print(report: Report, as_json: bool) -> None:
     from sparkmirror.tools.check_view import shown
 
     console = Console(soft_wrap=True, highlight=False)
-    for line in shown(report):
+    for line in shown(report, shows_all=shows_all):
         console.print(line)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.errors import BrokerError
-from sparkmirror.kafka import admin
+from sparkmirror.kafka import admin, messages
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.property_support import LeftOut, Properties, PropertySupport
@@ -24,12 +24,20 @@ class Creation:
 def try_creating(cluster: Cluster, topics: Sequence[NewTopic]) -> dict[str, Creation]:
     """Ask the controller to validate the topics only."""
     found = {}
-    for topic, answer in admin.ask_for_topics(cluster, topics, validate_only=True):
-        entries = getattr(answer, "configs", None)
-        configs = {e.name: e.value for e in entries if e.value is not None} if entries else None
-        replicas = int(getattr(answer, "replication_factor", -1) or -1)
-        error = admin.creation_error(cluster, topic, answer)
-        found[topic.name] = Creation(error, replicas, configs)
+    try:
+        for topic, answer in admin.ask_for_topics(cluster, topics, validate_only=True):
+            entries = getattr(answer, "configs", None)
+            configs = {e.name: e.value for e in entries if e.value is not None} if entries else None
+            replicas = int(getattr(answer, "replication_factor", -1) or -1)
+            error = admin.creation_error(cluster, topic, answer)
+            found[topic.name] = Creation(error, replicas, configs)
+    except BrokerError as refused:
+        if refused.code != messages.UNSUPPORTED_VERSION:
+            raise
+        return {
+            topic.name: Creation(admin.cannot_create(cluster, topic, refused), -1, None)
+            for topic in topics
+        }
     return found
 
 

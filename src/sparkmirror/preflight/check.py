@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.errors import KafkaError
+from sparkmirror.kafka.api_versions import Use, uses
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.preflight import naming
-from sparkmirror.preflight.cluster_rules import cluster_findings
+from sparkmirror.preflight.cluster_rules import cluster_findings, offered_by
 from sparkmirror.preflight.facts import ClusterFacts
 from sparkmirror.preflight.findings import Finding, Report, Section, error, failed, note
 from sparkmirror.preflight.flow import Flow
@@ -91,12 +92,17 @@ def _cluster_sections(
     clusters: dict[ClientSettings, set[Side]], seen: dict[ClientSettings, Seen]
 ) -> list[Section]:
     by_title: dict[str, list[Finding]] = {}
+    used: dict[str, list[Use]] = {}
     for settings, sides in clusters.items():
         addresses = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
-        found = by_title.setdefault(f"cluster {settings.alias} ({addresses})", [])
-        findings = cluster_findings(seen[settings].facts, sides)
+        title = f"cluster {settings.alias} ({addresses})"
+        found = by_title.setdefault(title, [])
+        facts = seen[settings].facts
+        findings = cluster_findings(facts, sides)
         found += [one for one in findings if one not in found]
-    return [Section(title, findings) for title, findings in by_title.items()]
+        known = used.setdefault(title, [])
+        known += [one for one in uses(offered_by(facts) or {}, sides) if one not in known]
+    return [Section(title, findings, used[title]) for title, findings in by_title.items()]
 
 
 def _flow_check(flow: Flow, seen: dict[ClientSettings, Seen], deadline: Deadline) -> FlowCheck:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.kafka.api_versions import Use
 from sparkmirror.veil import VEIL
 
 
@@ -50,6 +51,8 @@ class Section:
 
     title: str
     findings: Sequence[Finding] = ()
+    uses: Sequence[Use] = ()
+    """Of a cluster: the APIs that are used."""
 
     @property
     def level(self) -> Level:
@@ -73,7 +76,7 @@ class Report:
     def veiled(self) -> Report:
         return Report(
             [
-                Section(part.title, [finding.veiled() for finding in part.findings])
+                replace(part, findings=[finding.veiled() for finding in part.findings])
                 for part in self.sections
             ]
         )
@@ -89,6 +92,7 @@ class Report:
                     "title": section.title,
                     "level": str(section.level),
                     "findings": [finding.as_json() for finding in section.findings],
+                    **({"apis": [one._asdict() for one in section.uses]} if section.uses else {}),
                 }
                 for section in self.sections
             ],

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkmirror.config.source import AT_LEAST_ONCE_NOTE, AT_LEAST_ONCE_REMEDY
 from sparkmirror.errors import BrokerError, KafkaError
 from sparkmirror.kafka import rights
 from sparkmirror.kafka.access.security import Security
 from sparkmirror.kafka.admin import NewTopic
+from sparkmirror.kafka.api_versions import INIT_PRODUCER_ID
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import principal_of
 from sparkmirror.kafka.dry_run import Creation, try_creating, try_fitting
@@ -98,7 +100,14 @@ class FlowCheck:
     def findings(self) -> list[Finding]:
         """All of them; an error of a cluster on the way is one of them."""
         found: list[Finding] = []
-        steps = (self._naming, self._factors, self._topics, self._storage, self._access)
+        steps = (
+            self._naming,
+            self._delivery,
+            self._factors,
+            self._topics,
+            self._storage,
+            self._access,
+        )
         for step in steps:
             if self._deadline.left <= 0:
                 late = f"Not everything of {self.flow.title} was looked at in {self._deadline.seconds:g} s."
@@ -115,6 +124,22 @@ class FlowCheck:
         known = "" if seen is None else seen.facts.cluster_id
         alias = self.flow.source_alias if side == "source" else self.flow.target_alias
         return known or f"alias {alias}"
+
+    def _delivery(self) -> Iterable[Finding]:
+        """Whether the target can give what `mirror.delivery` asks for."""
+        config, target = self.flow.copying, self._clusters.get("target")
+        if config is None or not config.enabled or target is None:
+            return
+        offered = target.any_connection().versions
+        if not config.exactly_once:
+            yield note("delivery", f"{self.flow.title}: {AT_LEAST_ONCE_NOTE}")
+        elif INIT_PRODUCER_ID.version(offered) is None:
+            said = INIT_PRODUCER_ID.is_offered(offered)
+            yield error(
+                "delivery",
+                f"{target.settings} {said}: exactly-once delivery is not possible, and nothing is copied.",
+                AT_LEAST_ONCE_REMEDY,
+            )
 
     # -- names and topics -------------------------------------------------------------------------
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sparkmirror.errors import AccessFailed, ConnectionFailed
+from sparkmirror.kafka.api_versions import APIS
 from sparkmirror.preflight.cluster_rules import cluster_findings
 from sparkmirror.preflight.facts import ClusterFacts, Reach
 from sparkmirror.preflight.findings import Level
 from sparkmirror.preflight.privileges import Side
 
-_NEW = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 22: (0, 5), 44: (0, 1), 61: (0, 0)}
+_NEW = {api.key: (0, api.most) for api in APIS.values()}
 _BOTH: tuple[Side, ...] = ("source", "target")
 _GONE = ConnectionFailed(
     "Broker b:1 of cluster A (b:1) cannot be reached: Connection refused.", "Do."
@@ -61,7 +62,8 @@ def test_a_login_that_is_refused_is_told_once() -> None:
 
 
 # What brokers of some versions speak, of the APIs that tell them apart.
-_OF_2_4 = {0: (0, 8), 1: (0, 11), 2: (0, 5), 3: (0, 9), 22: (0, 2), 44: (0, 1)}
+_OF_2_4 = _NEW | {0: (0, 8), 1: (0, 11), 2: (0, 5), 3: (0, 9), 22: (0, 2)}
+del _OF_2_4[61]
 _OF_2_8 = _OF_2_4 | {0: (0, 9), 1: (0, 12), 2: (0, 6), 3: (0, 11), 22: (0, 4), 61: (0, 0)}
 _OF_3_9 = _OF_2_8 | {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 22: (0, 5)}
 
@@ -69,7 +71,8 @@ _OF_3_9 = _OF_2_8 | {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 22: (0, 5)}
 def _notes(versions: dict[int, tuple[int, int]], *sides: Side) -> list[str]:
     brokers = (Reach("b", 1, None, versions, 1), Reach("c", 1, None, _NEW, 2))
     facts = ClusterFacts("A", (Reach("b", 1, None, versions),), brokers, "id")
-    return [f.message for f in cluster_findings(facts, sides) if f.level is Level.NOTE]
+    found = cluster_findings(facts, sides)
+    return [f.message for f in found if f.level in (Level.NOTE, Level.WARNING)]
 
 
 def test_a_source_without_topic_ids_says_how_a_topic_created_again_is_noticed_and_when_not() -> (
@@ -77,7 +80,7 @@ def test_a_source_without_topic_ids_says_how_a_topic_created_again_is_noticed_an
 ):
     (no_times, line) = _notes(_OF_2_4, "source")
     assert "the newest time of records" in no_times
-    assert line.startswith("A broker of A is older than Kafka 2.8: topics have no ids.")
+    assert line.startswith("A offers Metadata up to version 9: topics have no ids.")
     assert "is noticed at a start or an error: by the checksum of the last copied batch" in line
     assert "a log that ends before that batch" in line
     assert "It may not be noticed where" in line
@@ -85,11 +88,11 @@ def test_a_source_without_topic_ids_says_how_a_topic_created_again_is_noticed_an
 
 
 def test_a_target_without_topic_ids_says_that_the_setting_has_no_effect() -> None:
-    tail, line, producers = _notes(_OF_2_4, "target")
-    assert "older than Kafka 2.8: after a restart the target's log is read" in tail
-    assert "older than Kafka 2.8: topics have no ids. mirror.recreated.target has no effect" in line
+    line, producers, tail = _notes(_OF_2_4, "target")
+    assert "A does not offer DescribeProducers: after a restart the target's log is read" in tail
+    assert "version 9: topics have no ids. mirror.recreated.target has no effect" in line
     assert "is filled again" in line
-    assert "older than Kafka 2.5: a leader that has forgotten a producer" in producers
+    assert "InitProducerId up to version 2: a leader that has forgotten a producer" in producers
 
 
 def test_a_cluster_that_is_both_says_both() -> None:
@@ -103,21 +106,20 @@ def test_a_cluster_for_the_workers_topics_says_nothing_of_copied_topics() -> Non
 
 
 @pytest.mark.parametrize(
-    ("versions", "side", "since", "expected"),
+    ("versions", "side", "offered", "expected"),
     [
-        (_OF_2_8, "source", "3.1", "a source topic that is deleted and created again"),
-        (_OF_2_8, "target", "4.1", "a remote topic that is deleted and created again"),
-        (_OF_3_9, "target", "4.1", "a remote topic that is deleted and created again"),
+        (_OF_2_8, "source", "Fetch up to version 12", "a source topic that is deleted"),
+        (_OF_2_8, "target", "Produce up to version 9", "a remote topic that is deleted"),
+        (_OF_3_9, "target", "Produce up to version 11", "a remote topic that is deleted"),
     ],
 )
 def test_brokers_with_topic_ids_in_the_metadata_alone(
-    versions: dict[int, tuple[int, int]], side: Side, since: str, expected: str
+    versions: dict[int, tuple[int, int]], side: Side, offered: str, expected: str
 ) -> None:
     told = [line for line in _notes(versions, side) if "created again" in line]
     assert len(told) == 1
-    assert (
-        f"older than Kafka {since}: {expected} is noticed when the metadata is read next" in told[0]
-    )
+    noticed = "and created again is noticed when the metadata is read next"
+    assert f"A offers {offered}: {expected} {noticed}" in told[0]
     assert "topics have no ids" not in told[0]
 
 
@@ -125,7 +127,19 @@ def test_a_source_on_3_9_lacks_nothing() -> None:
     assert _notes(_OF_3_9, "source") == []
 
 
-def test_brokers_before_2_4_are_an_error() -> None:
-    ancient = {**_NEW, 1: (4, 10)}
+def test_what_nothing_can_be_copied_without_is_an_error() -> None:
+    ancient = {**_NEW, 1: (0, 3)}
     facts = ClusterFacts("A", (Reach("b", 1, None, ancient),), (Reach("b", 1, None, ancient, 1),))
-    assert ("version", Level.ERROR) in _levels(facts)
+    (found,) = [f for f in cluster_findings(facts, ["source"]) if f.level is Level.ERROR]
+    assert found.message.startswith("A offers Fetch in versions 0 to 3, and we speak 4 to 13")
+
+
+def test_an_optional_api_that_is_missing_is_a_warning() -> None:
+    event_hubs = {key: found for key, found in _NEW.items() if key not in (23, 29, 44)}
+    facts = ClusterFacts("A", (Reach("b", 1, None, _NEW),), (Reach("b", 1, None, event_hubs, 1),))
+    told = [f.message for f in cluster_findings(facts, _BOTH) if f.level is Level.WARNING]
+    assert [text.partition(":")[0] for text in told] == [
+        "A does not offer OffsetForLeaderEpoch",
+        "A does not offer DescribeAcls",
+        "A does not offer IncrementalAlterConfigs",
+    ]
