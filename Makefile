@@ -10,7 +10,8 @@ OLD_BROKERS := 2.4.1 2.8.2 3.9.1
 SPARK ?= 3.5.9 4.0.5 4.1.4 4.2.1 4.3.0
 # What copies; and what passes through queries or reads tables, which need PySpark 4.
 COPY_TESTS := $(addprefix tests/broker/test_,run.py exactly_once.py twins.py spark_cluster.py)
-SLOW_TESTS := tests/unit tests/broker --ignore tests/broker/versions --timeout 900
+BROKER_TESTS := tests/broker/versions tests/broker/profiles
+SLOW_TESTS := tests/unit tests/broker $(BROKER_TESTS:%=--ignore %) --timeout 900
 QUERY_TESTS := $(filter-out %_chaos.py,$(wildcard tests/broker/test_query*.py)) tests/broker/test_tables.py
 HADOOP_VERSION := $(shell sed -n 's|.*<hadoop.version>\(.*\)</hadoop.version>.*|\1|p' pom.xml)
 HADOOP_STAMP := build/hadoop/$(HADOOP_VERSION)/.fetched
@@ -42,8 +43,8 @@ slow: setup build/kafka/2.4.1/.fetched build/kafka/2.8.2/.fetched $(HADOOP_STAMP
 	$(BIN)/pytest $(SLOW_TESTS) -m "slow and not alone" -n 2 --dist loadfile
 	$(BIN)/pytest $(SLOW_TESTS) -m "slow and alone"
 
-brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers (PAIR=2.4.1-to-4.3.1: only these two)
-	$(BIN)/pytest tests/broker/versions --timeout 900 -n 2 $(if $(PAIR),-k $(PAIR))
+brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers, and those of other makes (PAIR=2.4.1-to-4.3.1, PAIR=redpanda: only these)
+	$(BIN)/pytest $(BROKER_TESTS) --timeout 900 -n 2 $(if $(PAIR),-k $(PAIR))
 
 # One pytest for each: the package that is first on the path is the one of the driver and of the executors.
 spark-matrix: setup $(SPARK:%=build/spark/%/.fetched) ## copying and queries on each PySpark (SPARK=4.0.5: one)

@@ -21,7 +21,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from sparkmirror.kafka import messages
 
-PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
+PRODUCE, METADATA, SYNC_GROUP, API_VERSIONS = 0, 3, 14, 18
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _NO_ID = bytes(16)
@@ -46,6 +46,8 @@ class Shown:
     """APIs that it offers and never answers, nor anything that comes behind them on the connection."""
     has_topic_ids: bool = True
     """Whether its metadata name them, whatever versions of Fetch and Produce it offers."""
+    has_assignments: bool = True
+    """Whether members of groups get what their leader has assigned to them, or nothing."""
     keeps_producers: bool = True
     """Whether batches keep their producer ids and sequence numbers."""
 
@@ -84,6 +86,10 @@ class BrokerProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.drop()
+
+    def drop(self) -> None:
+        """Close all connections, so that clients ask again what is offered."""
         with self._lock:
             left = list(self._open)
         for connection in left:
@@ -148,6 +154,8 @@ class BrokerProxy:
             return _changed(answer, api, version, self._limit)
         if api == METADATA and not self.shown.has_topic_ids:
             return _changed(answer, api, version, _forget_ids)
+        if api == SYNC_GROUP and not self.shown.has_assignments:
+            return _changed(answer, api, version, _assign_nothing)
         return answer
 
     def _limit(self, found: Any) -> None:
@@ -223,6 +231,10 @@ def _fail(found: Any, code: int) -> None:
 def _forget_ids(found: Any) -> None:
     for topic in found.topics:
         topic.topic_id = type(topic.topic_id)(bytes=_NO_ID) if topic.topic_id else topic.topic_id
+
+
+def _assign_nothing(found: Any) -> None:
+    found.assignment = b""
 
 
 def _without_producers(request: bytes, version: int) -> bytes:
