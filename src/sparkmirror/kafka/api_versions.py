@@ -210,11 +210,16 @@ def losses(offered: Versions, sides: Collection[Side]) -> Iterator[Lost]:
                 yield Lost(api, lack, version is None)
 
 
-def uses(offered: Versions, sides: Collection[Side]) -> list[Use]:
-    """The APIs that are used on these sides of a flow."""
-    lost: dict[int, list[str]] = {}
+def uses(offered: Versions | None, sides: Collection[Side]) -> list[Use]:
+    """The APIs that are used on these sides of a flow; none if it is not known what is offered."""
+    if offered is None:
+        return []
+    lost: dict[int, list[str]] = {
+        api.key: ["nothing can be copied"] for api in missing(offered, sides)
+    }
     for one in losses(offered, sides):
-        lost.setdefault(one.api.key, []).append(one.lack.what)
+        if not (one.is_missing and one.api.key in lost):
+            lost.setdefault(one.api.key, []).append(one.lack.what)
     used = [api for api in _ALL if not set(sides).isdisjoint(api.sides)]
     return [
         Use(

@@ -91,18 +91,22 @@ def _late(settings: ClientSettings, deadline: Deadline) -> KafkaError:
 def _cluster_sections(
     clusters: dict[ClientSettings, set[Side]], seen: dict[ClientSettings, Seen]
 ) -> list[Section]:
-    by_title: dict[str, list[Finding]] = {}
-    used: dict[str, list[Use]] = {}
+    sides_of: dict[str, set[Side]] = {}
     for settings, sides in clusters.items():
-        addresses = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
-        title = f"cluster {settings.alias} ({addresses})"
-        found = by_title.setdefault(title, [])
-        facts = seen[settings].facts
-        findings = cluster_findings(facts, sides)
-        found += [one for one in findings if one not in found]
-        known = used.setdefault(title, [])
-        known += [one for one in uses(offered_by(facts) or {}, sides) if one not in known]
-    return [Section(title, findings, used[title]) for title, findings in by_title.items()]
+        sides_of.setdefault(_title(settings), set()).update(sides)
+    findings: dict[str, list[Finding]] = {}
+    used: dict[str, list[Use]] = {}
+    for settings in clusters:
+        title, facts = _title(settings), seen[settings].facts
+        found = findings.setdefault(title, [])
+        found += [one for one in cluster_findings(facts, sides_of[title]) if one not in found]
+        used[title] = used.get(title) or uses(offered_by(facts), sides_of[title])
+    return [Section(title, found, used[title]) for title, found in findings.items()]
+
+
+def _title(settings: ClientSettings) -> str:
+    addresses = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+    return f"cluster {settings.alias} ({addresses})"
 
 
 def _flow_check(flow: Flow, seen: dict[ClientSettings, Seen], deadline: Deadline) -> FlowCheck:

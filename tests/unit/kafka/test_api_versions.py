@@ -19,6 +19,7 @@ from sparkmirror.kafka.api_versions import (
     losses,
     missing,
     unsupported,
+    uses,
 )
 
 ALL: Versions = {api.key: (0, api.most) for api in APIS.values()}
@@ -98,3 +99,16 @@ def test_what_nothing_can_be_copied_without() -> None:
     assert missing({**ALL, PRODUCE.key: (0, 2)}, ["source"]) == []
     assert missing({**ALL, PRODUCE.key: (0, 2)}, ["target"]) == [PRODUCE]
     assert api_versions.JOIN_GROUP in missing({}, ["worker"])
+
+
+def test_a_table_of_what_is_used() -> None:
+    offered = {**ALL, FETCH.key: (0, 2), PRODUCE.key: (0, 6)}
+    del offered[DESCRIBE_CONFIGS.key]
+    table = {use.api: use for use in uses(offered, ["source", "target"])}
+    assert table["Fetch"][1:] == ("versions 0 to 2", "", "nothing can be copied")
+    assert table["Produce"][1:3] == ("versions 0 to 6", "6")
+    assert "zstd" in table["Produce"].lost
+    assert table["DescribeConfigs"][1:3] == ("not offered", "")
+    assert table["ListOffsets"].lost == ""
+    assert "JoinGroup" not in table, "of workers"
+    assert uses(None, ["source"]) == []
