@@ -7,6 +7,7 @@
     │   ├── ConnectionFailed   no broker could be reached, or a connection broke (retriable)
     │   ├── AccessFailed       we were not let in: certificates, passwords, tokens (a person can mend it while we run)
     │   └── BrokerError        a broker answered with an error code (flags tell whether to retry)
+    │       └── Unanswered     a broker offers an API and did not answer it
     ├── ReplicationError       a partition cannot go on without a person
     │   ├── RecordTooLarge     one record is larger than the target topic takes
     │   ├── CorruptBatch       what the source holds is damaged
@@ -89,6 +90,13 @@ class BrokerError(KafkaError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _broker_error, (self.code, self.name, self.message, self.remedy, self.retriable)
+
+
+class Unanswered(BrokerError):
+    """A broker offers an API and did not answer it: it lacks it after all, or is slow."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Unanswered, (self.code, self.name, self.message, self.remedy)
 
 
 def _broker_error(code: int, name: str, message: str, remedy: str, retriable: bool) -> BrokerError:

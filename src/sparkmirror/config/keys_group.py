@@ -59,7 +59,7 @@ _MEMBERSHIP_KEYS = (
         KeyType.STRING,
         "disabled",
         HIGH,
-        "Accepted in all its values: records are copied exactly once whatever it says.",
+        "Accepted in all its values: records are copied exactly once whatever it says, unless mirror.delivery allows more.",
         OneOf(("DISABLED", "ENABLED", "PREPARING"), ignore_case=True),
     ),
     _milliseconds(

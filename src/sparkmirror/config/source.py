@@ -202,6 +202,7 @@ def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
         *check(_OUR_KEYS, props),
         *query_problems(props),
         *rate_limit_problems(props),
+        *_delivery_problems(props),
     ]
     level = _ISOLATION_LEVELS("isolation.level of the source consumer", isolation_level(props))
     if level is not None:
@@ -211,6 +212,14 @@ def source_config_problems(props: Mapping[str, str]) -> list[Problem]:
         names = [f"{timer}.interval.seconds" for timer in _TIMERS if _stands_still(values, timer)]
         problems += [Problem(n, invalid(n, 0, "Value must be at least 1")) for n in names]
     return problems
+
+
+def _delivery_problems(props: Mapping[str, str]) -> list[Problem]:
+    wanted = props.get("exactly.once.support")
+    if wanted != "required" or props.get(DELIVERY_KEY.name) != AT_LEAST_ONCE:
+        return []
+    text = f"exactly.once.support is required, but {DELIVERY_KEY.name} is {AT_LEAST_ONCE}: remove one of them."
+    return [Problem(DELIVERY_KEY.name, text)]
 
 
 def _stands_still(values: Values, timer: str) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from sparkmirror.errors import BrokerError, KafkaError
+from sparkmirror.errors import BrokerError, KafkaError, Unanswered
 from sparkmirror.kafka import admin, messages, topic_configs
 from sparkmirror.kafka.admin import NewTopic
 from sparkmirror.kafka.cluster import Cluster, back_off
@@ -137,9 +137,9 @@ class RemoteTopics:
             name: described.errors[originals[name]]
             for name in counts
             if originals[name] in described.errors
-            and not messages.is_unavailable(described.errors[originals[name]])
+            and not _is_never_told(described.errors[originals[name]])
         }
-        self._tell_unreadable([e for e in described.errors.values() if messages.is_unavailable(e)])
+        self._tell_unreadable([e for e in described.errors.values() if _is_never_told(e)])
         wanted = {
             name: metadata.creation_configs(
                 described.configs.get(originals[name], ()),
@@ -206,3 +206,8 @@ class RemoteTopics:
                 self._where,
                 errors[last],
             )
+
+
+def _is_never_told(error: BrokerError) -> bool:
+    """Whether a topic's properties cannot be read: not just now, by a broker that is slow."""
+    return messages.is_unavailable(error) and not isinstance(error, Unanswered)

@@ -88,13 +88,16 @@ class FlowWorker:
     def _start_again(self, now: float) -> None:
         try:
             self.herder = self._make().herder
-        except SparkMirrorError as error:  # its file, or what that names, is not what it was
-            log.error("%s", error)
+        except SparkMirrorError as error:
             self._not_made = error
-            self._wait(now)
+        except (OSError, ValueError) as error:  # what its file names is not what it was
+            self._not_made = SparkMirrorError(f"Flow {self.pair} cannot be started: {error!r}")
+        else:
+            self._not_made = self._due = None
+            self.herder.start()
             return
-        self._not_made = self._due = None
-        self.herder.start()
+        log.error("%s", self._not_made)
+        self._wait(now)
 
 
 class MirrorMaker:

@@ -27,7 +27,7 @@ from sparkmirror.kafka.fetch import FetchLimits
 from . import anchors
 from .anchors import Mark
 from .stream import Piece, Stream
-from .tail import Tail, last_held, mark_of, read_content, read_everything, read_tail
+from .tail import Tail, last_held, mark_of, read_content, read_tail
 
 _VISIBLE_PATIENCE_S = 5.0
 _MARGIN = 1000
@@ -59,8 +59,6 @@ class Pair:
     """Where the records go, if that is another partition."""
     shape: Callable[[Sequence[Piece]], list[Piece]] | None = None
     """What of some pieces goes there, and how; None: all, as it is."""
-    is_numbered: bool = True
-    """Whether the target's records carry the numbers of the position."""
 
     @property
     def at(self) -> int:
@@ -80,6 +78,8 @@ class Aligned:
     """False: sequence numbers no longer stand for the same records to everybody, or the leader does not expect the next one."""
     trouble: str = ""
     """What is not as it was, to be reported."""
+    copies: tuple[tuple[int, int], ...] = ()
+    """Where records carry no numbers: the source and target offsets of those that were found behind the position."""
 
 
 def judge(position: Position, state: ProducerState | None) -> Verdict:
@@ -99,8 +99,6 @@ def judge(position: Position, state: ProducerState | None) -> Verdict:
 
 def align(pair: Pair, position: Position, state: ProducerState | None, end: int) -> Aligned:
     """The position moved to what the target really holds of its numbering; `end` is where the target's log ends."""
-    if not pair.is_numbered:
-        return _unnumbered(pair, position, end)
     verdict = judge(position, state)
     is_untouched = (
         verdict is Verdict.UNKNOWN and position.is_origin and end == position.target_offset
@@ -114,8 +112,8 @@ def align(pair: Pair, position: Position, state: ProducerState | None, end: int)
         if verdict is Verdict.BEHIND or end < position.target_offset:
             return _recovered(pair, position, expected)
         tail = _visible_tail(pair, position, expected)
-        if verdict is Verdict.UNKNOWN and tail.unnumbered is not None:
-            _require_numbers(pair, position, tail.unnumbered)
+        if verdict is Verdict.UNKNOWN:
+            _require_numbers(pair, position, tail)
         if tail.is_cut:
             return _recovered(pair, position, expected)
         return _counted(pair, position, tail)
@@ -123,55 +121,40 @@ def align(pair: Pair, position: Position, state: ProducerState | None, end: int)
         return _by_content(pair, position)
 
 
-def _unnumbered(pair: Pair, position: Position, end: int) -> Aligned:
-    """The same where records carry no numbers: their content tells how far the target has come.
+def _require_numbers(pair: Pair, position: Position, tail: Tail) -> None:
+    """NotIdempotent if records that were sent with numbers are on the target without them.
 
-    A record of the source counts as copied if it, and all before it, are found behind the position in their order. What others
-    have written between them does not matter.
+    Only where no record of the numbering is there: then the last before the position, or the first behind it, tells.
     """
-    if end == position.target_offset:
-        return Aligned(position)
-    if end < position.target_offset:
-        lost = position.target_offset - end
-        at_end = replace(position, target_offset=end)
-        trouble = f"{pair.remote} lost the last {lost} record(s) (unclean election, or created again?); they are copied again."
-        rewound = _rewind(pair, at_end, lost)
-        return Aligned(rewound or _at_beginning(pair, at_end), trouble=trouble)
-    tail = read_everything(pair.target, pair.remote, pair.at, position.target_offset)
-    start = max(position.next_offset, _earliest(pair))
-    marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
-    done = (anchors.covered if pair.compacted else anchors.in_order)(marks, tail.marks)
-    at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
-    if not done:
-        return Aligned(at_end)
-    last = marks[done - 1]
-    return Aligned(
-        replace(
-            at_end,
-            offset=last.offset,
-            sequence=advance(position.sequence, done),
-            fingerprint=last.fingerprint,
-        )
-    )
+    if tail.has_numbers:
+        return
+    for found in tail.unnumbered:
+        if found is not None and _is_ours(pair, position, found):
+            raise NotIdempotent(
+                f"{pair}: record {found.offset} of {pair.remote} on {pair.target.settings} was sent with a producer id and a "
+                "sequence number, and is kept without them: after a failure the target could not tell which records it has, and "
+                "they would be written twice.",
+                "Set mirror.delivery=at-least-once for this flow: after a failure some records may be repeated then, as with "
+                "MirrorMaker 2, and none is lost.",
+            )
 
 
-def _require_numbers(pair: Pair, position: Position, found: records.Record) -> None:
-    """NotIdempotent if a record without numbers, at the position on the target, is our copy of the one at the source."""
-    is_before = found.offset < position.target_offset
-    start = position.offset if is_before else position.next_offset
-    piece = next(_available(pair, start), None) if start >= _earliest(pair) else None
-    if piece is None:
-        return
-    rows = [row for offset, row in piece.records_with_offsets() if not is_before or offset <= start]
-    if not rows or not records.same_content(rows[-1] if is_before else rows[0], found):
-        return
-    raise NotIdempotent(
-        f"{pair}: record {found.offset} of {pair.remote} on {pair.target.settings} was sent with a producer id and a sequence "
-        "number, and is kept without them: after a failure the target could not tell which records it has, and they would be "
-        "written twice.",
-        "Set mirror.delivery=at-least-once for this flow: after a failure some records may be repeated then, as with "
-        "MirrorMaker 2, and none is lost.",
-    )
+def _is_ours(pair: Pair, position: Position, found: Mark) -> bool:
+    """Whether a record of the target is a copy of the last that was copied, or of the next if it lies behind the position."""
+    earliest = earliest_of(pair)
+    if found.offset >= position.target_offset:
+        following = next(available(pair, max(position.next_offset, earliest)), None)
+        if following is None:
+            return False
+        first = following.records()[0]
+        return anchors.is_copy(found, mark_of(first, has_times=True))
+    last = None
+    for piece in available(pair, max(position.next_offset - _MARGIN, earliest)):
+        for offset, record in piece.records_with_offsets():
+            if offset > position.offset:
+                break
+            last = record
+    return last is not None and anchors.is_copy(found, mark_of(last, has_times=True))
 
 
 def _expected(position: Position, state: ProducerState | None) -> int | None:
@@ -207,7 +190,7 @@ def _visible_tail(pair: Pair, position: Position, expected: int | None) -> Tail:
 
 def _counted(pair: Pair, position: Position, tail: Tail) -> Aligned:
     """Pass over as many records of the source stream as the target holds."""
-    if pair.compacted or (tail.count > 0 and _earliest(pair) > position.next_offset):
+    if pair.compacted or (tail.count > 0 and earliest_of(pair) > position.next_offset):
         return _by_content(pair, position)
     moved = walk(pair, position, tail.count, tail.last)
     end = max(position.target_offset, tail.end_offset)
@@ -233,7 +216,7 @@ def walk(
     if count == 0:
         return position
     left = count
-    for piece in _available(pair, position.next_offset):
+    for piece in available(pair, position.next_offset):
         if piece.count < left:
             left -= piece.count
             continue
@@ -260,7 +243,7 @@ def _fingerprint(pair: Pair, piece: Piece) -> Fingerprint:
     return found if pair.shape is None else Fingerprint(found.leader_epoch)
 
 
-def _available(pair: Pair, start: int) -> Iterator[Piece]:
+def available(pair: Pair, start: int) -> Iterator[Piece]:
     """The source stream up to its end as it is now, without waiting for more."""
     key = (pair.topic, pair.partition)
     end = admin.list_offsets(pair.source, [key], admin.LATEST, pair.limits.isolation)[key]
@@ -270,7 +253,7 @@ def _available(pair: Pair, start: int) -> Iterator[Piece]:
         yield from pieces if pair.shape is None else pair.shape(pieces)
 
 
-def _earliest(pair: Pair) -> int:
+def earliest_of(pair: Pair) -> int:
     key = (pair.topic, pair.partition)
     return admin.list_offsets(pair.source, [key], admin.EARLIEST)[key]
 
@@ -301,12 +284,12 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
 
 
 def _at_beginning(pair: Pair, position: Position) -> Position:
-    return replace(position, offset=_earliest(pair) - 1, fingerprint=NO_FINGERPRINT)
+    return replace(position, offset=earliest_of(pair) - 1, fingerprint=NO_FINGERPRINT)
 
 
 def _rewind(pair: Pair, position: Position, count: int) -> Position | None:
     """The position `count` records earlier; None if the source does not have them any more."""
-    earliest, margin = _earliest(pair), _MARGIN
+    earliest, margin = earliest_of(pair), _MARGIN
     while True:
         start = max(earliest, position.next_offset - count - margin)
         before = _count_before(pair, start, position.next_offset)
@@ -324,7 +307,7 @@ def _rewind(pair: Pair, position: Position, count: int) -> Position | None:
 def _count_before(pair: Pair, start: int, end: int) -> int:
     """How many records of the stream lie from `start` on and before `end`."""
     count = 0
-    for piece in _available(pair, start):
+    for piece in available(pair, start):
         if piece.last_offset >= end:
             if piece.first_offset < end:
                 count += sum(record.offset < end for record in piece.records())
@@ -342,7 +325,7 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
     at_end = replace(position, target_offset=max(position.target_offset, tail.end_offset))
     if tail.count == 0:
         return Aligned(at_end, False)
-    earliest = _earliest(pair)
+    earliest = earliest_of(pair)
     start = max(position.next_offset, earliest)
     marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
     before, trouble = Mark(position.offset, None, 0, position.fingerprint), ""
@@ -367,7 +350,7 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
 def _marks(pair: Pair, start: int, most: int, *, has_times: bool) -> Iterator[Mark]:
     """The first `most` records of the source from an offset on: of what was copied, no more than this can be left."""
     left = most
-    for piece in _available(pair, start):
+    for piece in available(pair, start):
         for record in piece.records()[:left]:
             yield mark_of(record, has_times, _fingerprint(pair, piece))
         left -= piece.count

@@ -7,7 +7,7 @@ towards copying a record again, never towards leaving one out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkmirror.formats.position import NO_FINGERPRINT, Fingerprint
@@ -55,15 +55,19 @@ def overlap(source: Sequence[Mark], tail: Sequence[Mark], surely_copied: int) ->
     return 0
 
 
-def in_order(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
-    """How many of the source's records are found in the tail one after the other, whatever lies between them."""
+def is_copy(copy: Mark, mark: Mark) -> bool:
+    """Whether a record of the target may be the copy of one of the source; times count where both have them."""
+    return copy.digest in (mark.digest, mark.timeless) or copy.timeless == mark.digest
+
+
+def in_order(source: Iterable[Mark], tail: Iterable[Mark]) -> Iterator[tuple[Mark, Mark]]:
+    """The source's records that are found in the tail one after the other, each with its copy, whatever lies between them."""
     copies = iter(tail)
-    count = 0
     for mark in source:
-        if not any(copied.is_copy_of(mark) for copied in copies):
-            break
-        count += 1
-    return count
+        found = next((copy for copy in copies if is_copy(copy, mark)), None)
+        if found is None:
+            return
+        yield mark, found
 
 
 def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:

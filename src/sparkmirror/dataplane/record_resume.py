@@ -29,7 +29,6 @@ from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
-from . import alignment
 from .alignment import Aligned, Pair
 from .plan import PartitionPlan
 from .resume import Facts, Loss, Outcome, Resumer, hex_id, now_ms
@@ -149,10 +148,9 @@ class RecordResumer(Resumer):
         return hex_id(self._target.topic(topic).topic_id) not in ("", position.target_id)
 
     def _is_gone(self, topic: str) -> bool:
-        request = messages.MetadataRequest
-        wanted = [request.MetadataRequestTopic(name=topic)]
-        answer = self._target.call_any(request(topics=wanted, allow_auto_topic_creation=False))
-        return any(t.error_code == messages.UNKNOWN_TOPIC_OR_PARTITION for t in answer.topics)
+        return (
+            admin.topic_errors(self._target, [topic])[topic] == messages.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
     def look_at(self, keys: Iterable[TopicPartition]) -> None:
         """Ask the target for the ends of these partitions, and which producers their leaders remember."""
@@ -322,11 +320,12 @@ class RecordResumer(Resumer):
             part.compacted,
             target.partition,
             shape or only,
-            is_numbered=self._settings.exactly_once and numbering.is_sent,
         )
         before = position.at_target(target)
-        aligned = alignment.align(pair, before, state, end)
-        if shape is not None and aligned.keeps_numbering:
+        aligned = self._align(pair, before, state, end)
+        if shape is not None and aligned.copies:
+            self._found(part, target, [Run(*offsets, 1) for offsets in aligned.copies])
+        elif shape is not None and aligned.keeps_numbering:
             self._tell_runs(part, target, before, aligned.position, shape.offsets)
         return aligned, end, -1 if state is None else state.epoch
 
@@ -353,6 +352,9 @@ class RecordResumer(Resumer):
                 for number in range(at, min(at + length, count))
             ]
             at += length
+        self._found(part, target, runs)
+
+    def _found(self, part: PartitionPlan, target: TargetPosition, runs: list[Run]) -> None:
         ids = TopicIds(
             bytes.fromhex(self._source_id(part)) or NO_ID,
             self._target.topic(target.topic).topic_id or NO_ID,

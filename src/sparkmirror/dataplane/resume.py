@@ -33,7 +33,7 @@ from sparkmirror.kafka.admin import ProducerState
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
-from . import alignment
+from . import alignment, unnumbered
 from .alignment import Aligned, Pair
 from .plan import CopySettings, PartitionPlan
 from .positions import PositionStore
@@ -607,11 +607,19 @@ class Resumer:
             part.partition,
             self._settings.fetch,
             part.compacted,
-            is_numbered=self._settings.exactly_once and numbering.is_sent,
         )
         states = {} if facts.producers is None else facts.producers[part.key]
         state = states.get(numbering.producer_id)
-        return alignment.align(pair, position, state, facts.target_end[part.key])
+        return self._align(pair, position, state, facts.target_end[part.key])
+
+    def _align(
+        self, pair: Pair, position: Position, state: ProducerState | None, end: int
+    ) -> Aligned:
+        """By the numbers of records, or by their content where they carry none."""
+        numbering = position.numbering
+        if self._settings.exactly_once and numbering is not None and numbering.is_sent:
+            return alignment.align(pair, position, state, end)
+        return unnumbered.align(pair, position, end)
 
 
 def now_ms() -> int:

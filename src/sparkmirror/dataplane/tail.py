@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkmirror.formats.position import (
@@ -13,8 +13,14 @@ from sparkmirror.formats.position import (
     advance,
     distance,
 )
-from sparkmirror.kafka import admin, log, records
-from sparkmirror.kafka.batches import LOG_APPEND_TIME, NO_TIMESTAMP, Batch, whole_batches
+from sparkmirror.kafka import admin, legacy, log, records
+from sparkmirror.kafka.batches import (
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    Batch,
+    magic_of,
+    whole_batches,
+)
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 
@@ -40,8 +46,10 @@ class Tail:
     """Whether the log before the position is not the one that was written: it was cut back and went on from there."""
     is_pruned: bool = False
     """Whether the beginning of the tail is gone by the target's own retention."""
-    unnumbered: records.Record | None = None
-    """The last record before the position, or else the first behind it, if it has no numbers."""
+    has_numbers: bool = True
+    """Whether anything of the numbering was seen."""
+    unnumbered: tuple[Mark | None, Mark | None] = (None, None)
+    """Records without numbers: the last before the position since the numbering began, and the first behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,8 @@ class _Log:
     def batches(self, start: int, end: int) -> Iterator[Batch]:
         for fetched in log.read(self._cluster, *self._key, start, end, _LIMITS):
             for view in whole_batches(fetched.records):
+                if magic_of(view) < 2:
+                    continue  # it has no place for numbers, so it is of no numbering
                 batch = Batch(view)
                 if start <= batch.last_offset and batch.base_offset < end:
                     yield batch
@@ -96,7 +106,8 @@ def read_tail(cluster: Cluster, topic: str, partition: int, position: Position) 
         reader.repeated,
         reader.is_cut,
         is_pruned=first > wanted,
-        unnumbered=reader.unnumbered,
+        has_numbers=reader.has_numbers,
+        unnumbered=(reader.unnumbered_before, reader.unnumbered_behind),
     )
 
 
@@ -142,16 +153,19 @@ class _TailReader:
         self.missing = 0
         self.repeated = 0
         self.is_cut = False
-        self.unnumbered: records.Record | None = None
+        self.has_numbers = False
+        self.unnumbered_before: Mark | None = None
+        self.unnumbered_behind: Mark | None = None
 
     def take(self, batch: Batch) -> None:
         if self._reached >= 0:
             dense = batch.base_offset <= self._reached
             self._reached = max(self._reached, batch.last_offset + 1) if dense else -1
-        if batch.producer_id < 0 and self.unnumbered is None:
+        if batch.producer_id < 0 and self.unnumbered_behind is None:
             self._note_unnumbered(batch)
         if not _is_of(batch, self._numbering):
             return
+        self.has_numbers = True
         if batch.base_offset < self._position.target_offset:
             self._check(batch)
             return
@@ -167,11 +181,14 @@ class _TailReader:
         self.last = batch
 
     def _note_unnumbered(self, batch: Batch) -> None:
-        wanted = self._position.target_offset
-        found = records.decode(batch.view)
-        before = [record for record in found if record.offset < wanted]
-        if found:
-            self.unnumbered = before[-1] if before else found[0]
+        has_times = not batch.attributes & LOG_APPEND_TIME
+        for record in records.decode(batch.view):
+            mark = mark_of(record, has_times)
+            if record.offset >= self._position.target_offset:
+                self.unnumbered_behind = mark
+                return
+            if record.offset >= self._position.origin[1]:
+                self.unnumbered_before = mark
 
     def _check(self, batch: Batch) -> None:
         """What lies before the position is the last that was acknowledged, or the target lost that."""
@@ -236,18 +253,23 @@ def read_content(cluster: Cluster, topic: str, partition: int, position: Positio
     return Content(count, tuple(found), end, has_times, is_mixed)
 
 
-def read_everything(cluster: Cluster, topic: str, partition: int, start: int) -> Content:
-    """The content of the log from an offset on, whoever wrote it."""
+def everything(cluster: Cluster, topic: str, partition: int, start: int) -> Iterator[Mark]:
+    """The content of the log from an offset to its end as it is now, whoever wrote it."""
     target = _Log(cluster, topic, partition)
     end = target.end()
-    found: list[Mark] = []
-    has_times = True
-    for batch in target.batches(max(start, target.start()), end):
-        if not batch.is_control:
-            has_times = not batch.attributes & LOG_APPEND_TIME
-            opened = records.decode(batch.view)
-            found += [mark_of(row, has_times) for row in opened if row.offset >= start]
-    return Content(len(found), tuple(found), end, has_times, is_mixed=False)
+    start = max(start, target.start())
+    for fetched in log.read(cluster, topic, partition, start, end, _LIMITS):
+        for view in whole_batches(fetched.records):
+            has_times, rows = _opened(view)
+            yield from (mark_of(row, has_times) for row in rows if start <= row.offset < end)
+
+
+def _opened(view: memoryview) -> tuple[bool, Sequence[records.Record]]:
+    """The records of a batch, or of a message set of an old format, and whether they have times of their own."""
+    if magic_of(view) < 2:
+        return False, legacy.messages(view)
+    batch = Batch(view)
+    return not batch.attributes & LOG_APPEND_TIME, [] if batch.is_control else records.decode(view)
 
 
 def end_sequence(batch: Batch) -> int:

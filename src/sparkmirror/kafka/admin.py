@@ -188,12 +188,11 @@ def describe_producers(
     try:
         return active_producers(cluster, keys)
     except BrokerError as error:
-        if error.code == messages.TOPIC_AUTHORIZATION_FAILED:
+        if not messages.is_unavailable(error):
+            raise
+        if error.code != messages.UNSUPPORTED_VERSION:
             log.warning("%s", error)
-            return None
-        if error.name == "UNSUPPORTED_VERSION":
-            return None
-        raise
+        return None
 
 
 def epoch_ends(

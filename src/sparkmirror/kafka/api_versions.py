@@ -119,7 +119,8 @@ FETCH = Api(1, "Fetch", 4, 13, _ANY, (
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 11, _ANY, (
     Lack(7, ("source",), "the newest time of records cannot be checked beforehand"),
 ))  # fmt: skip
-METADATA = Api(3, "Metadata", 1, 13, _ANY, (
+# Before version 4 brokers may create what is asked for by name; Kafka 0.11 has both that and Fetch 4.
+METADATA = Api(3, "Metadata", 4, 13, _ANY, (
     Lack(7, ("source",), "leader epochs are not known: a log that an unclean election cut back is noticed by its records only"),
     Lack(8, _ANY, "brokers do not tell what is allowed, so ACLs cannot be checked beforehand"),
     Lack(10, ("source",), _OTHER_SOURCE),

@@ -9,9 +9,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sparkmirror.errors import AccessFailed, BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.errors import (
+    AccessFailed,
+    BrokerError,
+    ConnectionFailed,
+    KafkaError,
+    Unanswered,
+)
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.api_versions import APIS, METADATA, Api
+from sparkmirror.kafka.api_versions import APIS, Api
 from sparkmirror.kafka.connection import Connection
 from sparkmirror.kafka.denials import needs, sentence
 from sparkmirror.kafka.request_parts import Bound, cut
@@ -23,7 +29,6 @@ NO_TOPIC_ID = bytes(16)
 QUIET_TRIES = 3
 """What is tried more often than that is logged."""
 _NAMES = Bound(2000)
-_NAMES_CREATE_NONE = 4  # the version of Metadata
 _PROBE_S = 1.5
 _WITHOUT_S = 300.0
 _REFUSED_WAITS_S = (1.0, 15.0)
@@ -211,25 +216,38 @@ class Cluster:
         try:
             return self._call(connection, api, request, most)
         except ConnectionFailed:
-            if tries < 2 and not (is_optional and self._is_there(connection)):
+            if is_optional and self._is_there(connection):
+                return self._ask_again(connection, api, request, most)
+            if tries < 2:
                 raise
-        connection = connect()
+        return self._call(connect(), api, request, most)
+
+    def _ask_again(self, broken: Connection, api: Api, request: Any, most: int | None) -> Any:
+        """Ask the same broker on another connection."""
+        connection = self._opened(broken.host, broken.port)
         try:
             return self._call(connection, api, request, most)
         except ConnectionFailed as error:
-            if not is_optional or not self._is_there(connection):
-                raise
-            raise self._unanswered(connection, api, error) from error
+            if self._is_there(connection):
+                raise self._unanswered(connection, api, error) from error
+            raise
+        finally:
+            connection.close()
 
     def _call(self, connection: Connection, api: Api, request: Any, most: int | None) -> Any:
-        without = self._without.get((connection.host, connection.port, api.key))
+        at = connection.host, connection.port, api.key
+        without = self._without.get(at)
         if without is not None and time.monotonic() < without.until:
             raise without.error.with_traceback(None)
-        return connection.call(request, api.patience, most)
+        answer = connection.call(request, api.patience, most)
+        self._without.pop(at, None)
+        return answer
 
     def _unanswered(self, connection: Connection, api: Api, error: ConnectionFailed) -> BrokerError:
-        """Take an API of a broker for missing."""
-        found = BrokerError(
+        """Take an API of a broker for missing; the first time it may only be slow."""
+        at = connection.host, connection.port, api.key
+        kind = BrokerError if at in self._without else Unanswered
+        found = kind(
             messages.UNSUPPORTED_VERSION,
             "UNSUPPORTED_VERSION",
             f"Broker {connection.host}:{connection.port} of {self.settings} offers {api.name}, and does not answer it: "
@@ -237,8 +255,7 @@ class Cluster:
             api.without,
         )
         log.warning("%s", found)
-        until = time.monotonic() + _WITHOUT_S
-        self._without[connection.host, connection.port, api.key] = _Without(found, until)
+        self._without[at] = _Without(found, time.monotonic() + _WITHOUT_S)
         return found
 
     def _is_there(self, connection: Connection) -> bool:
@@ -291,18 +308,11 @@ class Cluster:
             self._take(self._metadata(part), is_whole=False)
 
     def _metadata(self, topics: Sequence[str] | None) -> Any:
-        """Brokers and these topics. Before version 4 brokers may create what is asked for by name: then all are asked for."""
         topic = messages.MetadataRequest.MetadataRequestTopic
         wanted = None if topics is None else [topic(name=name) for name in topics]
-        if wanted and (METADATA.version(self.any_connection().versions) or 0) < _NAMES_CREATE_NONE:
-            wanted = None
-        answer = self.call_any(
+        return self.call_any(
             messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         )
-        if wanted is None and topics is not None:
-            names = set(topics)
-            answer.topics = [row for row in answer.topics if row.name in names]
-        return answer
 
     def _take(self, answer: Any, *, is_whole: bool) -> None:
         """Learn from a Metadata answer, about all topics (`is_whole`) or some."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_profiles import PROFILES
 from broker_proxy import Shown
+from kafka_tools import create_topic, topics
 from shown_flows import ShownFlows
 
 
@@ -89,8 +90,10 @@ ODD = {
     "DescribeConfigs-denied": Shown(refused={DESCRIBE_CONFIGS: DENIED}),
     "without-IncrementalAlterConfigs": Shown(hidden=frozenset({INCREMENTAL_ALTER_CONFIGS})),
     "without-topic-ids": Shown(has_topic_ids=False),
-    "DescribeConfigs-closes": Shown(closing=frozenset({DESCRIBE_CONFIGS})),
-    "DescribeConfigs-is-silent": Shown(silent=frozenset({DESCRIBE_CONFIGS})),
+}
+UNANSWERED = {
+    "closes": Shown(closing=frozenset({DESCRIBE_CONFIGS})),
+    "is-silent": Shown(silent=frozenset({DESCRIBE_CONFIGS})),
 }
 
 
@@ -109,8 +112,24 @@ def test_what_is_optional_does_not_keep_records_back(
     mirror.start()
     topic.await_all()
     assert topic.check() == 600
-    if "DescribeConfigs" in odd and "Incremental" not in odd:
+    if "DescribeConfigs" in odd:
         assert mirror.says("DescribeConfigs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["source", "target"])
+@pytest.mark.parametrize("how", UNANSWERED)
+def test_properties_that_are_not_told(flows: ShownFlows, how: str, role: str) -> None:
+    """A source that may only be slow: no topic is created with the wrong properties; one that is there is copied to."""
+    flows.show(UNANSWERED[how])
+    mirror, topic = flows.mirror(role)
+    topic.produce(300)
+    mirror.wait_until_says("offers DescribeConfigs, and does not answer it", 60)
+    if role == "source":
+        assert topic.remote not in topics(topic.target.bootstrap)
+        create_topic(topic.target.bootstrap, topic.remote, 3)
+    topic.await_all()
+    assert topic.check() == 300
 
 
 @pytest.mark.slow

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from sparkmirror.dataplane import anchors
 from sparkmirror.dataplane.anchors import Mark
+from sparkmirror.dataplane.tail import _opened
 from sparkmirror.errors import NotIdempotent
 from sparkmirror.formats.position import UNSENT_IDS
+from sparkmirror.kafka import admin
 from sparkmirror.kafka.batches import Batch
 from tests.unit.dataplane.test_record_path import _batches, _script, fill, play, routed, row
-from tests.unit.dataplane.two_clusters import Copier, World, simulate
-from tests.unit.making import Content, batch, content
+from tests.unit.dataplane.two_clusters import PLAN, Copier, World, simulate
+from tests.unit.making import Content, batch, content, marker, message_set
 
 Shapes = list[tuple[list[tuple[int, bool]], int, int, int]]
 _Plenty = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -123,6 +125,48 @@ def test_the_delivery_may_be_changed(
     assert (numbering.producer_id >= UNSENT_IDS) == first
 
 
+@pytest.mark.parametrize("others", [0, 1, 3, 4])
+@pytest.mark.parametrize("more", [1, 2, 3, 5])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_target_that_lost_its_end_and_grew_again(
+    world: type[World], others: int, more: int, is_killed: bool
+) -> None:
+    """By records of others, and by the next batch, before anybody looks: the log may be as long as before, or longer."""
+    made = world()
+    rows = fill(made, [([(1, False)], 0, 0, 0)] * 10)
+    copier = made.converge(None, exactly_once=False)
+    copier.flush()
+    target = made.target.logs["A.t", 0]
+    target.lose(3)
+    for number in range(others):
+        other = batch([row(0, 1, False)._replace(key=b"other", value=b"%d" % number)])
+        target.produce(bytearray(other))
+    rows += fill(made, [([(2, False)] * more, 0, 0, 0)])
+    copier.feed(5)
+    copier.send(9)
+    if is_killed:
+        copier.break_off(9)
+    else:
+        copier.answer(9)
+    last = made.converge(None, exactly_once=False)
+    found = made.target.contents()["A.t"]
+    wanted = [content(one) for one in rows]
+    assert is_subsequence(wanted, [one for one in found if one[1] != b"other"])
+    told = " ".join(loss.message for loss in [*copier.losses, *last.losses])
+    assert "lost acknowledged records" in told
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_is_kept_in_an_old_format_is_read(magic: int) -> None:
+    """Brokers write what has no numbers in the format that the topic has; times do not count there."""
+    rows = [row(number, 1, False)._replace(headers=[]) for number in range(3)]
+    has_times, found = _opened(message_set(rows, magic))
+    assert not has_times
+    assert [(one.offset, one.key, one.value) for one in found] == [
+        (one.offset, one.key, one.value) for one in rows
+    ]
+
+
 # -- not allowed ----------------------------------------------------------------------------------
 
 
@@ -162,6 +206,67 @@ def test_and_goes_on_where_it_was_when_repetitions_are_allowed(
     assert made.target.contents() == before
 
 
+@pytest.fixture
+def no_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders that cannot tell what they took."""
+    monkeypatch.setattr(admin, "describe_producers", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_producers")
+@pytest.mark.parametrize("by", ["MirrorMaker 2", "at-least-once"])
+def test_copies_without_numbers_from_before_the_numbering_are_no_sign(
+    world: type[World], by: str
+) -> None:
+    """A copy that takes over, writes its first batch and is killed."""
+    made = world()
+    rows = fill(made, [([(1, False)], 0, 0, 0)] * 5)
+    if by == "at-least-once":
+        made.converge(None, exactly_once=False).flush()
+    else:
+        for one in rows:
+            made.target.logs["A.t", 0].produce(bytearray(batch([one._replace(offset=0)])))
+        made.shared.append((PLAN.key, b'{"offset":4}'))
+    rows += fill(made, [([(2, False)], 0, 0, 0)])
+    killed = made.copier(None)
+    killed.feed(5)
+    killed.send(9)
+    killed.answer(9)
+    rows += fill(made, [([(3, False)], 0, 0, 0)])
+    assert made.converge(None).error is None
+    assert made.target.contents() == routed(None, rows)
+
+
+@pytest.mark.usefixtures("no_producers")
+def test_numbers_that_are_not_kept_are_noticed_behind_a_transaction(world: type[World]) -> None:
+    """The position is that of the marker, so that the record behind it tells."""
+    made = world()
+    made.target.logs["A.t", 0].keeps_numbers = False
+    fill(made, [([(1, False), (2, False)], 0, 0, 0)])
+    made.log.add(marker(made.log.end, 7, 1))
+    copier = made.converge(None)
+    copier.flush()
+    fill(made, [([(3, False), (4, False)], 0, 0, 0)])
+    made.log.add(marker(made.log.end, 7, 1))
+    copier.feed(5)
+    copier.send(9)
+    copier.answer(9)
+    before = made.target.contents()
+    assert isinstance(made.copier(None).error, NotIdempotent)
+    assert made.target.contents() == before
+
+
+@pytest.mark.usefixtures("no_producers")
+def test_a_record_of_others_with_the_same_value_and_another_time_is_no_sign(
+    world: type[World],
+) -> None:
+    made = world()
+    rows = fill(made, [([(1, False)], 0, 0, 0)] * 3)
+    made.copier(None)
+    other = batch([rows[0]._replace(timestamp=rows[0].timestamp + 123_000)])
+    made.target.logs["A.t", 0].produce(bytearray(other))
+    assert made.converge(None).error is None
+
+
 def test_records_of_others_do_not_look_like_numbers_that_are_not_kept(world: type[World]) -> None:
     made = world()
     rows = fill(made, [([(1, False), (2, False)], 0, 0, 0)])
@@ -188,7 +293,12 @@ marks = st.lists(st.integers(0, 3)).map(
 def test_in_order_finds_the_longest_beginning_that_is_there(
     source: list[Mark], tail: list[Mark]
 ) -> None:
-    count = anchors.in_order(source, tail)
+    found = list(anchors.in_order(source, tail))
+    count = len(found)
+    assert [mark for mark, _ in found] == source[:count]
+    assert all(copy.digest == mark.digest for mark, copy in found)
+    places = [copy.offset for _, copy in found]
+    assert places == sorted(set(places))
 
     def is_there(wanted: list[Mark]) -> bool:
         rest = iter(tail)

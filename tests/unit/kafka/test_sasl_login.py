@@ -125,7 +125,7 @@ def test_the_session_lasts_as_long_as_the_broker_says() -> None:
 
 @pytest.mark.parametrize("versions", [{}, {17: (0, 0), 36: (0, 2)}, {17: (0, 1)}])
 def test_brokers_without_logins_that_we_speak(versions: dict[int, tuple[int, int]]) -> None:
-    with pytest.raises(AccessFailed, match="does not offer Sasl"):
+    with pytest.raises(AccessFailed, match=r"(does not offer|offers) Sasl"):
         authenticate(plain(), "b", Broker(), versions)
 
 
