@@ -51,7 +51,8 @@ spark-matrix: setup $(SPARK:%=build/spark/%/.fetched) ## copying and queries on 
 	@failed=; for version in $(SPARK); do \
 		echo "== PySpark $$version"; \
 		case $$version in 3.*) tests="$(COPY_TESTS)";; *) tests="$(COPY_TESTS) $(QUERY_TESTS)";; esac; \
-		PYTHONPATH=$(CURDIR)/build/spark/$$version $(BIN)/pytest $$tests --timeout 900 -n 2 --dist loadfile || failed="$$failed $$version"; \
+		run="env PYTHONPATH=$(CURDIR)/build/spark/$$version $(BIN)/pytest $$tests --timeout 900"; \
+		$$run -m "not alone" -n 2 --dist loadfile && $$run -m alone || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "Failed on PySpark$$failed"; exit 1; }
 
 peer: setup ## beside real Java workers, classes and clients
