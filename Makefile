@@ -50,7 +50,7 @@ brokers: setup $(OLD_BROKERS:%=build/kafka/%/.fetched) ## older brokers, and tho
 spark-matrix: setup $(SPARK:%=build/spark/%/.fetched) ## copying and queries on each PySpark (SPARK=4.0.5: one)
 	@failed=; for version in $(SPARK); do \
 		echo "== PySpark $$version"; \
-		case $$version in 3.*) tests="$(COPY_TESTS)";; *) tests="$(COPY_TESTS) $(QUERY_TESTS)";; esac; \
+		case $$version in 3.*) tests="$(COPY_TESTS)";; *) tests="$(QUERY_TESTS) $(COPY_TESTS)";; esac; \
 		run="env PYTHONPATH=$(CURDIR)/build/spark/$$version $(BIN)/pytest $$tests --timeout 900"; \
 		$$run -m "not alone" -n 2 --dist loadfile && $$run -m alone || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "Failed on PySpark$$failed"; exit 1; }
