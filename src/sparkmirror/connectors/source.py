@@ -12,6 +12,7 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.dataplane.plan import assign
 from sparkmirror.errors import AccessFailed, BrokerError, KafkaError
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.api_versions import Side, losses
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.property_support import PropertySupport
@@ -22,7 +23,6 @@ from .checking import check_copying
 from .connector import ConnectorContext
 from .ledger import Ledger
 from .map_keeper import MapKeeper
-from .missing_apis import tell_missing
 from .news import News
 from .patience import Job, patiently, pause
 from .source_settings import source_settings
@@ -111,8 +111,8 @@ class SourceConnector:
         try:
             if not patiently(self._topics.start, stopping, self._label):
                 return
-            tell_missing(self._label, self._source, "source")
-            tell_missing(self._label, self._target, "target")
+            self._tell_missing(self._source, "source")
+            self._tell_missing(self._target, "target")
             self._keep_map()
             self._note()
             if self._background.ready():
@@ -130,6 +130,14 @@ class SourceConnector:
             self._source.close()
             self._target.close()
             self._home.close()
+
+    def _tell_missing(self, cluster: Cluster, side: Side) -> None:
+        """Log what is lost by each optional API that a cluster does not offer."""
+        offered = cluster.any_connection().versions
+        for lost in losses(offered, [side]):
+            if lost.is_missing:
+                said = lost.api.is_offered(offered)
+                log.warning("%s: %s %s: %s.", self._label, cluster.settings, said, lost.lack.what)
 
     def _jobs(self) -> list[Job]:
         """What is done at intervals: ACLs and properties at once and from then on, new topics after one interval."""

@@ -406,7 +406,7 @@ class WorkerGroup:
         return _Turn.DONE
 
     def _on_unassigned(self, member: Member, error: MalformedMembership) -> _Turn:
-        """Join again after a while: the leader that should have shared out may be gone, or is none of ours."""
+        """Join again after a while: the leader that should have shared out the work may be gone."""
         self._unassigned += 1
         log.log(
             logging.WARNING if self._unassigned in (1, _TOLD_AGAIN) else logging.DEBUG,
