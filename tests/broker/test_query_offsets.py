@@ -166,7 +166,7 @@ def committed(bootstrap: str, made: Source, unique: Unique) -> Groups:
     groups: Groups = {}
     for topic in (made.routed, made.spread):
         ends = end_offsets(bootstrap, topic)
-        for number in range(10):
+        for number in range(100):
             offsets = {p: rng.randint(0, end) if number else end for p, end in ends.items()}
             group = unique(f"group-{number}")
             commit_group(bootstrap, group, topic, offsets)

@@ -19,7 +19,7 @@ from sparkmirror.kafka.records import Record
 
 from .by_time import Ends
 from .internal_topic import InternalTopic
-from .offset_map import OffsetMap, PartitionMap, covered
+from .offset_map import OffsetMap, PartitionMap
 from .target_topics import Seen, same_topic
 from .translator import Translator
 
@@ -296,15 +296,9 @@ class MapReader:
         target = place.remote, place.remote_partition
         known = self._topic.map.get(place)
         start = None if known is None else self._start(known)
-        moved = None if known is None else known.translate(offset, start)
-        if known is None or moved is None:
-            return None
-        reached = max(moved.offset, start or 0)
-        if known.is_passed(offset):
-            # Nothing of this source is unread as far as it is known of every record there where it comes from.
-            maps = [self._topic.map.get(each) for each in self._topic.map.to_target(*target)]
-            reached = covered([each for each in maps if each is not None], reached)
-        return reached
+        shared = self._topic.map.coverage(*target)
+        moved = None if known is None else known.translate(offset, start, shared)
+        return None if moved is None else max(moved.offset, start or 0)
 
     def is_whole(self, topic: str, offsets: Mapping[int, int], ends: Ends) -> bool:
         """Whether all that a group has still to read of what was copied so far went to the partition that it was in.

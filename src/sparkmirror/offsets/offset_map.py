@@ -7,7 +7,7 @@ still agree. Facts grow old when the target's log is cut back, or when a topic i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from sparkmirror.formats.offset_map import Place, Segment, TopicIds
 
 from .copy_index import CopyIndex, Hole, holes
+from .coverage import Coverage
 from .segments import clipped, cut
 
 
@@ -137,24 +138,33 @@ class PartitionMap:
 
     # -- translation --------------------------------------------------------------------------
 
-    def translate(self, offset: int, log_start: int | None) -> Translation | None:
+    def translate(
+        self, offset: int, log_start: int | None, shared: Coverage | None = None
+    ) -> Translation | None:
         """Where a group that reads `offset` next goes on; None if that lies before what is known.
 
         `log_start` is where the target's log begins, if it is known: where the map begins there too, nothing lies before it.
+        `shared` tells of all source partitions if several feed this one: what came from others is nothing to wait at.
         """
         line = self.line
         if not line:
             return None
-        index = self._indexed
-        is_whole = log_start is not None and line[0].target_start <= log_start
-        if offset < index.first_end and not is_whole:
-            return None
+        index, start = self._indexed, log_start or 0
+        if offset < index.first_end:
+            known_to = start if shared is None else shared.passed(start)
+            if log_start is None or line[0].target_start > known_to:
+                return None
         unread, hole = index.first_unread(offset), index.first_hole(offset)
-        if hole is not None and (unread is None or hole < unread):
-            return Translation(hole, False)
+        end = line[-1].target_end if unread is None else unread
+        if hole is not None and hole < end:
+            reached = hole if shared is None else shared.passed(max(hole, start))
+            if reached < end:
+                return Translation(reached, False)
         if unread is not None:
             return Translation(unread, True)
-        return Translation(line[-1].target_end, offset == line[-1].source_end)
+        if shared is not None:
+            end = shared.passed(max(end, start))
+        return Translation(end, offset == line[-1].source_end)
 
     def boundaries(self) -> Iterator[int]:
         """Source offsets, in order, between which translations either stay the same or go up with the offset."""
@@ -175,10 +185,6 @@ class PartitionMap:
         index = self._indexed
         known = [index.first_unread(offset), None if index.is_plain else index.first_hole(offset)]
         return min((target for target in known if target is not None), default=None)
-
-    def is_passed(self, offset: int) -> bool:
-        """Whether a group that reads `offset` next has read all that is known."""
-        return bool(self.line) and offset >= self.source_end
 
     @property
     def source_end(self) -> int:
@@ -282,12 +288,16 @@ def _agree(before: Segment, segment: Segment) -> bool:
 
 
 class OffsetMap:
-    """All partitions of a map."""
+    """All partitions of a map.
+
+    Invariant: `_coverages` holds what nothing was read of since it was made.
+    """
 
     def __init__(self) -> None:
         self._places: dict[Place, PartitionMap] = {}
         self._of_source: dict[tuple[str, int], set[Place]] = {}
         self._of_target: dict[tuple[str, int], set[Place]] = {}
+        self._coverages: dict[tuple[str, int], Coverage] = {}
         self.changed: set[Place] = set()
         """Those of which something was read since somebody last cleared this."""
 
@@ -306,13 +316,13 @@ class OffsetMap:
             self._of_source.setdefault(place[:2], set()).add(place)
             self._of_target.setdefault(place[2:], set()).add(place)
         found.put(segment, order, written_at)
-        self.changed.add(segment.place)
+        self._has_changed(segment.place)
 
     def remove(self, place: Place, target_start: int) -> None:
         found = self._places.get(place)
         if found is not None:
             found.remove(target_start)
-            self.changed.add(place)
+            self._has_changed(place)
             if not len(found):
                 del self._places[place]
                 self._of_source[place[:2]].discard(place)
@@ -326,19 +336,18 @@ class OffsetMap:
         """Where records of a target partition came from."""
         return self._of_target.get((remote, partition), ())
 
+    def coverage(self, remote: str, partition: int) -> Coverage | None:
+        """What is known of a target partition that several source partitions feed; None if it is one alone."""
+        places = self.to_target(remote, partition)
+        if len(places) < 2:
+            return None
+        found = self._coverages.get((remote, partition))
+        if found is None:
+            maps = (self._places[place] for place in places)
+            runs = (run for one in maps for segment in one.line for run in segment.runs())
+            found = self._coverages[remote, partition] = Coverage(runs)
+        return found
 
-def covered(maps: Sequence[PartitionMap], start: int) -> int:
-    """The first target offset from `start` on of which none of these, all of one target partition, tells where it comes from."""
-    runs = sorted(
-        (run.target, run.target_end)
-        for one in maps
-        for segment in one.line
-        if segment.target_end > start
-        for run in segment.runs()
-    )
-    reached = start
-    for begin, end in runs:
-        if begin > reached:
-            break
-        reached = max(reached, end)
-    return reached
+    def _has_changed(self, place: Place) -> None:
+        self.changed.add(place)
+        self._coverages.pop(place[2:], None)

@@ -6,11 +6,11 @@ the source, and leave out the offsets of which the map says nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from .coverage import Coverage
 from .offset_map import PartitionMap
 
 NO_END = (1 << 63) - 1
@@ -36,55 +36,29 @@ class OffsetRange(NamedTuple):
         return self.source_end - self.source_start
 
 
-class Coverage:
-    """Which target offsets of a partition are known to hold copies, by the maps of all source partitions that feed it.
-
-    Invariant: `_starts` and `_ends` are those of stretches that go up and neither overlap nor touch.
-    """
-
-    def __init__(self, maps: Iterable[PartitionMap]) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        runs = (run for one in maps for segment in one.line for run in segment.runs())
-        for start, end in sorted((run.target, run.target_end) for run in runs):
-            if self._ends and start <= self._ends[-1]:
-                self._ends[-1] = max(end, self._ends[-1])
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def passed(self, target: int) -> int:
-        """The first target offset from this one on of which no map tells."""
-        at = bisect_right(self._starts, target) - 1
-        return target if at < 0 else max(target, self._ends[at])
-
-
 def ranges(
     known: PartitionMap, log_start: int | None, shared: Coverage | None = None
 ) -> Iterator[OffsetRange]:
     """The ranges of a partition. `log_start` is where the target's log begins, if that is known.
 
-    `shared`: the target partition holds records of other source partitions, too. A group that has read all of this one then goes
-    on behind those whose source is known.
+    `shared`: the target partition holds records of other source partitions, too (see `PartitionMap.translate`).
     """
-    found = (
+    return _joined(
         part
-        for one in _translated(known, log_start)
+        for one in _translated(known, log_start, shared)
         for part in _in_log(one, log_start or 0)  # what was deleted since is not there to be read
     )
-    if shared is not None and known.line:
-        source_end = known.source_end
-        found = (_passing(one, source_end, shared) for one in found)
-    return _joined(found)
 
 
-def _translated(known: PartitionMap, log_start: int | None) -> Iterator[OffsetRange]:
+def _translated(
+    known: PartitionMap, log_start: int | None, shared: Coverage | None
+) -> Iterator[OffsetRange]:
     """What the map says of the offsets between two boundaries, asked at both ends."""
     for start, end in pairwise(chain((0,), known.boundaries(), (NO_END,))):
-        first = known.translate(start, log_start) if start < end else None
+        first = known.translate(start, log_start, shared) if start < end else None
         if first is None:
             continue
-        last = known.translate(end - 1, log_start)
+        last = known.translate(end - 1, log_start, shared)
         step = int(last is not None and last.offset > first.offset)
         yield OffsetRange(start, end, first.offset, step, first.is_exact)
 
@@ -102,12 +76,6 @@ def _in_log(one: OffsetRange, log_start: int) -> Iterator[OffsetRange]:
         if middle < one.source_end:
             target = one.target_start + missing
             yield one._replace(source_start=middle, target_start=target)
-
-
-def _passing(one: OffsetRange, source_end: int, shared: Coverage) -> OffsetRange:
-    if one.source_start < source_end:
-        return one
-    return one._replace(target_start=shared.passed(one.target_start))
 
 
 def _joined(found: Iterable[OffsetRange]) -> Iterator[OffsetRange]:

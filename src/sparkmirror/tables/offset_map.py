@@ -8,10 +8,9 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.formats.offset_map import Place
 from sparkmirror.kafka import admin
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.offsets.map_reader import MapTopic
 from sparkmirror.offsets.offset_map import OffsetMap
-from sparkmirror.offsets.ranges import Coverage, ranges
+from sparkmirror.offsets.ranges import ranges
 from sparkmirror.offsets.target_topics import same_topic
 
 from .asking import has_topic, log_offsets, retried
@@ -50,13 +49,10 @@ def rows(flow: Flow) -> Iterator[Row]:
         remotes = {(place.remote, place.remote_partition) for place in known.places}
         starts = log_offsets(target, remotes, admin.EARLIEST)
         places = [place for place in sorted(known.places) if _is_current(known, place, target)]
-    shared: dict[TopicPartition, Coverage] = {}
     for place in places:
         remote = place.remote, place.remote_partition
         feeding = known.to_target(*remote)
-        if len(feeding) > 1 and remote not in shared:
-            shared[remote] = Coverage(known.places[each] for each in feeding)
-        for one in ranges(known.places[place], starts.get(remote), shared.get(remote)):
+        for one in ranges(known.places[place], starts.get(remote), known.coverage(*remote)):
             numbers = one.source_start, one.source_end, one.target_start, one.step
             yield (flow.name, *place, *numbers, one.is_exact, len(feeding))
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkmirror.formats.offset_map import Place, Run, TopicIds
-from sparkmirror.offsets.offset_map import PartitionMap, Translation, covered
-from sparkmirror.offsets.ranges import NO_END, Coverage, OffsetRange, ranges
+from sparkmirror.offsets.coverage import Coverage
+from sparkmirror.offsets.offset_map import PartitionMap, Translation
+from sparkmirror.offsets.ranges import NO_END, OffsetRange, ranges
 from sparkmirror.offsets.segments import of_runs
 from tests.unit.offsets.segments import PLACE, known, segment
 from tests.unit.offsets.target_log import Step, TargetLog
@@ -86,11 +87,10 @@ def test_what_the_target_has_deleted_is_not_there_to_be_read() -> None:
 
 
 def test_a_group_that_has_read_all_of_one_source_passes_what_comes_from_others() -> None:
-    red, other = Place("orders", 0, "A.red", 0), Place("orders", 1, "A.red", 0)
-    one, two = PartitionMap(red), PartitionMap(other)
+    red = Place("orders", 0, "A.red", 0)
+    one = PartitionMap(red)
     one.put(of_runs(red, TopicIds(), [Run(0, 0, 3)]), 0)
-    two.put(of_runs(other, TopicIds(), [Run(0, 3, 4)]), 1)
-    assert list(ranges(one, 0, Coverage([one, two]))) == [
+    assert list(ranges(one, 0, Coverage([Run(0, 0, 3), Run(0, 3, 4)]))) == [
         OffsetRange(0, 3, 0, 1, True),
         OffsetRange(3, 4, 7, 0, True),
         OffsetRange(4, NO_END, 7, 0, False),
@@ -114,27 +114,6 @@ def test_the_join_is_the_translation_of_every_offset(
         assert before.source_end <= after.source_start
     for offset in [*range(log.position + 60), NO_END - 1]:
         assert joined(found, offset) == translated(log.map, offset, log_start)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=30))
-def test_coverage_is_what_covered_finds(stretches: list[tuple[int, int]]) -> None:
-    """Each stretch of the target belongs to one of two sources, or to nobody who is known."""
-    maps: dict[int, list[Run]] = {0: [], 1: []}
-    target = 0
-    for owner, length in stretches:
-        if owner in maps:
-            maps[owner].append(Run(target, target, length))
-        target += length
-    places = {owner: Place("orders", owner, "A.red", 0) for owner in maps}
-    known_ones = []
-    for owner, found in maps.items():
-        one = PartitionMap(places[owner])
-        if found:
-            one.put(of_runs(places[owner], TopicIds(), found), 0)
-        known_ones.append(one)
-    coverage = Coverage(known_ones)
-    for start in range(target + 2):
-        assert coverage.passed(start) == covered(known_ones, start)
 
 
 @given(
@@ -161,7 +140,7 @@ def test_the_least_of_several_sources_is_where_the_checkpoint_connector_leads(
     )
     known_ones = reading._topic.map.places
     feeding = reading._topic.map.to_target("A.red", 0)
-    shared = Coverage(known_ones.values()) if len(feeding) > 1 else None
+    shared = reading._topic.map.coverage("A.red", 0)
     rows = {
         place.partition: joined(
             list(ranges(known_ones[place], None, shared)), offsets[place.partition]
