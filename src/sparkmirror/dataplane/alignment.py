@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
-from sparkmirror.errors import NotIdempotent, NumberingLost
+from sparkmirror.errors import NotIdempotent, NumberingLost, ReplicationError
 from sparkmirror.formats.position import (
     NO_FINGERPRINT,
     Fingerprint,
@@ -27,7 +28,7 @@ from sparkmirror.kafka.fetch import FetchLimits
 from . import anchors
 from .anchors import Mark
 from .stream import Piece, Stream
-from .tail import Tail, last_held, mark_of, read_content, read_tail
+from .tail import Tail, begins_below, last_held, mark_of, read_content, read_tail
 
 _VISIBLE_PATIENCE_S = 5.0
 _MARGIN = 1000
@@ -59,6 +60,10 @@ class Pair:
     """Where the records go, if that is another partition."""
     shape: Callable[[Sequence[Piece]], list[Piece]] | None = None
     """What of some pieces goes there, and how; None: all, as it is."""
+    is_shared: bool = False
+    """Whether records of other partitions go there as well."""
+    is_comparable: bool = True
+    """Whether the same record of the source looks the same there each time."""
 
     @property
     def at(self) -> int:
@@ -79,7 +84,11 @@ class Aligned:
     trouble: str = ""
     """What is not as it was, to be reported."""
     copies: tuple[tuple[int, int], ...] = ()
-    """Where records carry no numbers: the source and target offsets of those that were found behind the position."""
+    """The source and target offsets of those records behind the position that were found by their content."""
+
+
+class WithoutNumbers(ReplicationError):
+    """Records behind a position carry no numbers: only their content tells whether they are copies."""
 
 
 def judge(position: Position, state: ProducerState | None) -> Verdict:
@@ -122,14 +131,20 @@ def align(pair: Pair, position: Position, state: ProducerState | None, end: int)
 
 
 def _require_numbers(pair: Pair, position: Position, tail: Tail) -> None:
-    """NotIdempotent if records that were sent with numbers are on the target without them.
+    """An error if records that may have been sent with numbers are on the target without them.
 
-    Only where no record of the numbering is there: then the last before the position, or the first behind it, tells.
+    Only where no record of the numbering is there. NotIdempotent if the last before the position is without, which was
+    acknowledged under this numbering; WithoutNumbers if the first behind it is: a late one from before it may be.
     """
     if tail.has_numbers:
         return
     for found in tail.unnumbered:
         if found is not None and _is_ours(pair, position, found):
+            is_behind = found.offset >= position.target_offset
+            if is_behind and pair.is_comparable and not pair.is_shared:
+                raise WithoutNumbers(
+                    f"{pair}: record {found.offset} of {pair.remote} has no number."
+                )
             raise NotIdempotent(
                 f"{pair}: record {found.offset} of {pair.remote} on {pair.target.settings} was sent with a producer id and a "
                 "sequence number, and is kept without them: after a failure the target could not tell which records it has, and "
@@ -268,26 +283,34 @@ def _recovered(pair: Pair, position: Position, expected: int | None) -> Aligned:
     keeps = not tail.missing and expected in (None, tail.end_sequence)
     at_end = replace(position, target_offset=tail.end_offset)
     gained = distance(tail.end_sequence, position.sequence)
-    before = max(0, position.origin[1] - tail.end_offset)  # lost from before the numbering began
+    begin = begins_below(pair.target, pair.remote, pair.at, position)
+    before = position.origin[1] - (tail.end_offset if begin is None else begin)
+    if before > 0:  # lost from before the numbering began
+        at_origin = replace(at_end, offset=position.origin[0] - 1, sequence=0)
+        return _copied_again(pair, at_origin, before, keeps=False, lost=before - min(0, gained))
     if gained > 0 and pair.compacted:
         return _by_content(pair, replace(position, target_offset=held.target_offset))
-    if gained >= 0 and not before:
+    if gained >= 0:
         moved = walk(pair, at_end, gained, tail.last if gained else None)
         return Aligned(moved, keeps, _told(pair, tail))
-    lost = before - gained
+    return _copied_again(pair, at_end, -gained, keeps=keeps, lost=-gained)
+
+
+def _copied_again(pair: Pair, position: Position, count: int, *, keeps: bool, lost: int) -> Aligned:
+    """The position so many records earlier; `lost` is what to tell."""
     trouble = f"{pair.remote} lost {lost} acknowledged record(s) (unclean election, or created again?); they are copied again."
-    rewound = _rewind(pair, at_end, lost)
+    rewound = rewind(pair, position, count)
     if rewound is None:
         trouble += " Some of them are gone from the source as well."
-        return Aligned(_at_beginning(pair, at_end), False, trouble)
-    return Aligned(rewound, keeps and not before, trouble)
+        return Aligned(_at_beginning(pair, position), False, trouble)
+    return Aligned(rewound, keeps, trouble)
 
 
 def _at_beginning(pair: Pair, position: Position) -> Position:
     return replace(position, offset=earliest_of(pair) - 1, fingerprint=NO_FINGERPRINT)
 
 
-def _rewind(pair: Pair, position: Position, count: int) -> Position | None:
+def rewind(pair: Pair, position: Position, count: int) -> Position | None:
     """The position `count` records earlier; None if the source does not have them any more."""
     earliest, margin = earliest_of(pair), _MARGIN
     while True:
@@ -328,23 +351,31 @@ def _by_content(pair: Pair, position: Position) -> Aligned:
     earliest = earliest_of(pair)
     start = max(position.next_offset, earliest)
     marks = list(_marks(pair, start, tail.count, has_times=tail.has_times))
+    found: list[tuple[Mark, Mark | None]]
     before, trouble = Mark(position.offset, None, 0, position.fingerprint), ""
     if pair.compacted or tail.is_mixed:
-        done = anchors.covered(marks, tail.marks)
+        found = anchors.covered(marks, tail.marks)
     elif earliest > position.next_offset:
         copied = position.offset + tail.count
         done = anchors.overlap(marks, tail.marks, copied)
+        found = list(zip(marks[:done], tail.marks[len(tail.marks) - done :], strict=False))
         before = Mark(min(earliest - 1, copied), None, 0)
     else:
-        done = anchors.common(marks, tail.marks, tail.count - len(tail.marks))
+        unseen = max(0, tail.count - len(tail.marks))
+        done = anchors.common(marks, tail.marks, unseen)
+        found = list(zip(marks[:done], chain(repeat(None, unseen), tail.marks), strict=False))
         trouble = (
             f"of the {tail.count} record(s) that were copied after offset {position.offset}, the source has only {done} "
             f"(unclean election?); the others stay in {pair.remote}."
         )
-    last = marks[done - 1] if done else before
-    return Aligned(
-        replace(at_end, offset=last.offset, fingerprint=last.fingerprint), False, trouble
-    )
+    last = found[-1][0] if found else before
+    moved = replace(at_end, offset=last.offset, fingerprint=last.fingerprint)
+    return Aligned(moved, False, trouble, offsets_of(found))
+
+
+def offsets_of(found: Iterable[tuple[Mark, Mark | None]]) -> tuple[tuple[int, int], ...]:
+    """The source and target offsets of records whose copies were found."""
+    return tuple((mark.offset, copy.offset) for mark, copy in found if copy is not None)
 
 
 def _marks(pair: Pair, start: int, most: int, *, has_times: bool) -> Iterator[Mark]:

@@ -70,26 +70,32 @@ def in_order(source: Iterable[Mark], tail: Iterable[Mark]) -> Iterator[tuple[Mar
         yield mark, found
 
 
-def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
-    """Compaction took records on either side: up to how many of the source's records the tail covers them all.
+def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> list[tuple[Mark, Mark | None]]:
+    """Compaction took records on either side: the source's records up to where the tail covers them all.
 
     A key is covered if the last that the source has of it is the last that the tail has of it, behind the records before it.
-    Cleaners take the older ones of a key first, so one that they left has all later ones behind it.
+    Cleaners take the older ones of a key first, so one that they left has all later ones behind it. Each record comes with its
+    copy; None: a later one of its key stands for it.
     """
     places: dict[int | None, list[int]] = {}
+    timeless: dict[int | None, list[int]] = {}
     last: dict[bytes | None, int] = {}
     for place, mark in enumerate(tail):
         for digest in {mark.digest, mark.timeless}:
             places.setdefault(digest, []).append(place)
+        if mark.digest == mark.timeless:  # the target stamps its own times
+            timeless.setdefault(mark.timeless, []).append(place)
         last[mark.key] = place
+    rows: list[tuple[Mark, Mark | None]] = []
     done = reached = 0
     open_keys: set[bytes | None] = set()
-    for count, mark in enumerate(source, 1):
-        found = places.get(mark.digest, [])
+    for mark in source:
+        found = places.get(mark.digest) or timeless.get(mark.timeless) or []
         index = bisect_left(found, reached)
         is_found = index < len(found)
         if is_found:
             reached = found[index] + 1
+        rows.append((mark, tail[found[index]] if is_found else None))
         if mark.key is None:  # replaces nothing: none may be left out
             if not is_found:
                 break
@@ -98,5 +104,5 @@ def covered(source: Iterable[Mark], tail: Sequence[Mark]) -> int:
         else:
             open_keys.add(mark.key)
         if not open_keys:
-            done = count
-    return done
+            done = len(rows)
+    return rows[:done]

@@ -75,25 +75,30 @@ class TargetOpener:
         entries: list[tuple[TopicPartition, Entry]] = []
         for copy in waiting.values():
             try:
-                found[copy.key] = opened = self._aligned(copy)
+                stored = self._stored(copy)
+                found[copy.key] = opened = [
+                    self._new_target(copy, key, stored) for key in copy.wanted
+                ]
             except (ReplicationError, BrokerError) as error:
                 found[copy.key] = error
                 continue
-            position = copy.position
-            named = replace(position, targets=(*position.targets, *opened))
-            entries.append((copy.key, Entry(named)))
+            others = (target for target in stored.targets if target.key not in copy.wanted)
+            entries.append((copy.key, Entry(replace(stored, targets=(*others, *opened)))))
         self._store.write(entries)
         return found
 
-    def _aligned(self, copy: RecordCopy) -> Opened:
-        return [self._new_target(copy, key) for key in copy.wanted]
+    def _stored(self, copy: RecordCopy) -> Position:
+        """The position as it is in the store. It may be behind: what was acknowledged since may not be in the offset map yet."""
+        stored = self._store.get(copy.key)
+        if stored is None or stored.numbering != copy.position.numbering:
+            raise NumberingLost(f"{copy.plan}: another numbering is in force.")
+        return stored
 
-    def _new_target(self, copy: RecordCopy, key: TopicPartition) -> TargetPosition:
+    def _new_target(
+        self, copy: RecordCopy, key: TopicPartition, stored: Position
+    ) -> TargetPosition:
         """Where a target begins: behind what is there, unless another copy of the flow has begun with it already."""
         position = copy.position
-        stored = self._store.get(copy.key)
-        if stored is None or stored.numbering != position.numbering:
-            raise NumberingLost(f"{copy.plan}: another numbering is in force.")
         topic_id = hex_id(self._target.topic(key[0]).topic_id)
         known = stored.target(key)
         is_known = known is not None and known.target_id == topic_id

@@ -344,6 +344,9 @@ class PartitionCopy:
         if code != messages.NONE or is_cut or sent is not self._window[0]:
             self.trouble = code or messages.DUPLICATE_SEQUENCE_NUMBER
             self.trouble_text = text
+            if is_cut and code == messages.NONE and not self._settings.exactly_once:
+                # Where the log would end if nothing were lost: resuming finds it shorter, by what was.
+                self._target_offset += sent.count
             return
         self._is_remembered = self._settings.exactly_once
         self._heard_at = time.time()

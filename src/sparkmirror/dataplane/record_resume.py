@@ -33,7 +33,7 @@ from .alignment import Aligned, Pair
 from .plan import PartitionPlan
 from .resume import Facts, Loss, Outcome, Resumer, hex_id, now_ms
 from .routing import Routing, Routings
-from .shape import Shape, has_query
+from .shape import Shape, has_query, may_vary
 from .stream import Piece
 from .tail import written_spans
 
@@ -243,7 +243,7 @@ class RecordResumer(Resumer):
         low = self._low(position, stands, routing)
         if first > low + 1:
             outcome.losses.append(self._retention_loss(part, low + 1, first))
-            return self._anew(part, position, first - 1, stands)
+            return self._anew(part, position, first - 1, stands, kept=stands)
         return self._settled(part, position, low, facts, stands)
 
     def _routing(self, part: PartitionPlan, position: Position, outcome: Outcome) -> Routing | None:
@@ -320,12 +320,14 @@ class RecordResumer(Resumer):
             part.compacted,
             target.partition,
             shape or only,
+            is_shared=routing.target != (part.remote, part.partition),
+            is_comparable=not may_vary(position.transforms),
         )
         before = position.at_target(target)
         aligned = self._align(pair, before, state, end)
         if shape is not None and aligned.copies:
             self._found(part, target, [Run(*offsets, 1) for offsets in aligned.copies])
-        elif shape is not None and aligned.keeps_numbering:
+        elif shape is not None:
             self._tell_runs(part, target, before, aligned.position, shape.offsets)
         return aligned, end, -1 if state is None else state.epoch
 
@@ -396,7 +398,8 @@ class RecordResumer(Resumer):
             or not all(standing.keeps_numbering for standing in stands)
             or (position.numbering is not None and not self._is_usable(position.numbering))
         ):
-            return self._anew(part, position, low, stands)
+            kept = stands if len(stands) <= _MANY_TARGETS * max(1, shape.places) else ahead
+            return self._anew(part, position, low, stands, kept=kept)
         fingerprint = position.fingerprint
         if low != position.offset:
             fingerprint = next(s.fingerprint for s in stands if s.target.offset == low)
@@ -406,15 +409,22 @@ class RecordResumer(Resumer):
     # -- new numberings -----------------------------------------------------------------------
 
     def _anew(
-        self, part: PartitionPlan, position: Position, offset: int, stands: Sequence[_Standing]
+        self,
+        part: PartitionPlan,
+        position: Position,
+        offset: int,
+        stands: Sequence[_Standing],
+        *,
+        kept: Sequence[_Standing] = (),
     ) -> Position:
         """The next numbering after `offset`, with the position's transforms, or the plan's if it has none.
 
-        Of the targets those stay that are ahead; the others are named again when they get a record.
+        Of the targets those stay that are `kept`: it is known how long their logs must be, and which are ahead. The others are
+        named again when they get a record.
         """
         if position.numbering is not None:
             position = _with_used_epoch(position, position.numbering, stands)
-        targets = tuple(_begun(s.target, s.end) for s in stands if s.target.offset > offset)
+        targets = tuple(_begun(s.target, s.end) for s in kept)
         source_id = self._source_id(part)
         fresh = replace(
             position.superseding(position.source_id, source_id, now_ms()),

@@ -34,7 +34,7 @@ from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.fetch import TopicPartition
 
 from . import alignment, unnumbered
-from .alignment import Aligned, Pair
+from .alignment import Aligned, Pair, WithoutNumbers
 from .plan import CopySettings, PartitionPlan
 from .positions import PositionStore
 from .source_identity import recreated, with_other_records
@@ -618,7 +618,10 @@ class Resumer:
         """By the numbers of records, or by their content where they carry none."""
         numbering = position.numbering
         if self._settings.exactly_once and numbering is not None and numbering.is_sent:
-            return alignment.align(pair, position, state, end)
+            try:
+                return alignment.align(pair, position, state, end)
+            except WithoutNumbers:
+                return replace(unnumbered.align(pair, position, end), keeps_numbering=False)
         return unnumbered.align(pair, position, end)
 
 

@@ -13,7 +13,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.transforms.chain import TransformChain
 
 from .plan import CopySettings, PartitionPlan
-from .query.terms import KEYS, SQL, QueryTerms
+from .query.terms import KEYS, NONDETERMINISTIC, SQL, QueryTerms
 
 _PLACES = "target.partitions"
 _WIDTH = "transform.partitions"
@@ -86,6 +86,11 @@ def _joined(fields: dict[str, Any]) -> str:
 def has_query(text: str | None) -> bool:
     """Whether the shape whose text this is has a query, without reading it: once a second for every partition."""
     return text is not None and f'"{SQL}":' in text
+
+
+def may_vary(text: str | None) -> bool:
+    """Whether the query of a shape may give another answer to the same record."""
+    return has_query(text) and f'"{NONDETERMINISTIC}":' in str(text)
 
 
 PLAIN = Shape()

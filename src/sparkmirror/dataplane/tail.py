@@ -228,6 +228,23 @@ def last_held(
     return replace(position, sequence=sequence, target_offset=end)
 
 
+def begins_below(cluster: Cluster, topic: str, partition: int, position: Position) -> int | None:
+    """Where the first batch of the numbering lies if that is before its origin: the log was cut back to there. Else None."""
+    numbering = position.numbering
+    assert numbering is not None  # noqa: S101 - callers align only numbered positions
+    target = _Log(cluster, topic, partition)
+    start, end = target.start(), target.end()
+    first, high, step = None, min(position.origin[1], end), _FIRST_STEP
+    while high > start:
+        low = max(start, high - step)
+        ours = [b.base_offset for b in target.batches(low, high) if _is_of(b, numbering)]
+        if not ours:
+            break
+        first = ours[0]
+        high, step = min(low, first), step * 4
+    return first
+
+
 def read_content(cluster: Cluster, topic: str, partition: int, position: Position) -> Content:
     """The content of the tail, whatever gaps it has."""
     numbering = position.numbering

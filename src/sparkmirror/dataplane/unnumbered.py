@@ -1,44 +1,41 @@
-"""Where to go on where records carry no numbers (at-least-once): a position in, the one that their content bears out, out.
+"""Where to go on where records carry no numbers (at-least-once): a position in, the one that the target's log bears out, out.
 
-A record of the source counts as copied if it, and all before it, are found on the target in their order; what others have written
-between them does not matter. Whatever is not sure is copied again.
+What lies behind the position may have been written by a task before this one: a record of the source counts as copied if it, and
+all before it, are found there in their order. Whatever is not sure is copied again.
+
+The position's target offset is the end that the log must have. A log that is shorter has lost that many records, whoever wrote
+them: as many of the source are copied again. One that has grown again meanwhile is not told from one that lost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import dropwhile
 
-from sparkmirror.formats.position import Position, advance
-from sparkmirror.kafka import admin
+from sparkmirror.formats.position import NO_FINGERPRINT, Position, advance
 
 from . import anchors
-from .alignment import Aligned, Pair, available, earliest_of
+from .alignment import Aligned, Pair, available, earliest_of, offsets_of, rewind
 from .anchors import Mark
 from .tail import everything, mark_of
 
-_NEAR = 1000
-"""How far back the last copied record is looked for, in offsets of the source."""
-_WIDER = 8
-
 
 def align(pair: Pair, position: Position, end: int) -> Aligned:
-    """The position moved to what the target really holds; `end` is where the target's log ends.
+    """The position moved to what the target really holds; `end` is where the target's log ends."""
+    lost = position.target_offset - end
+    if lost > 0:
+        return _rewound(pair, position, lost)
+    if (
+        pair.is_shared or not pair.is_comparable
+    ):  # what looks like ours may be another partition's, or ours look otherwise
+        return Aligned(position)
+    return _moved(pair, position)
 
-    The record before the position's target offset is the last that was copied, unless the target's log was cut back: then the
-    last one that is still there is searched.
-    """
-    if position.is_origin and end <= position.target_offset:
-        return Aligned(replace(position, target_offset=end))
-    if _is_held(pair, position, end):
-        return _moved(pair, position, _marks(pair, position.next_offset), position.target_offset)
-    return _cut_back(pair, position, end)
 
-
-def _moved(pair: Pair, position: Position, marks: Iterator[Mark], start: int) -> Aligned:
-    """The position behind the last of these records of the source that are on the target, from an offset there on."""
-    copies = _copies(pair, start)
+def _moved(pair: Pair, position: Position) -> Aligned:
+    """The position behind the last record of the source that is on the target behind it."""
+    marks = _marks(pair, position.next_offset)
+    copies = everything(pair.target, pair.remote, pair.at, position.target_offset)
     if pair.compacted:
         return _covered(position, list(marks), list(copies))
     found = list(anchors.in_order(marks, copies))
@@ -52,15 +49,16 @@ def _moved(pair: Pair, position: Position, marks: Iterator[Mark], start: int) ->
         target_offset=copied.offset + 1,
         fingerprint=mark.fingerprint,
     )
-    return Aligned(moved, copies=tuple((mark.offset, copy.offset) for mark, copy in found))
+    return Aligned(moved, copies=offsets_of(found))
 
 
 def _covered(position: Position, marks: list[Mark], copies: list[Mark]) -> Aligned:
-    done = anchors.covered(marks, copies)
-    if not done:
+    found = anchors.covered(marks, copies)
+    if not found:
         return Aligned(position)
-    last = marks[done - 1]
-    return Aligned(replace(position, offset=last.offset, fingerprint=last.fingerprint))
+    last = found[-1][0]
+    moved = replace(position, offset=last.offset, fingerprint=last.fingerprint)
+    return Aligned(moved, copies=offsets_of(found))
 
 
 def _marks(pair: Pair, start: int) -> Iterator[Mark]:
@@ -71,83 +69,17 @@ def _marks(pair: Pair, start: int) -> Iterator[Mark]:
             yield replace(mark_of(record, has_times=True, fingerprint=fingerprint), offset=offset)
 
 
-def _copies(pair: Pair, start: int) -> Iterator[Mark]:
-    return everything(pair.target, pair.remote, pair.at, start)
-
-
-# -- a target that lost its end ---------------------------------------------------------------------
-
-
-def _is_held(pair: Pair, position: Position, end: int) -> bool:
-    """Whether the last copied record is where it was written, as far as that can be told."""
-    if end < position.target_offset:
-        return False
-    if position.is_origin or pair.compacted:
-        return True
-    copy = next(_copies(pair, position.target_offset - 1), None)
-    if copy is None or copy.offset >= position.target_offset:
-        return True  # retention took it
-    near = _marks(pair, position.next_offset - _NEAR)
-    last = None
-    for mark in near:
-        if mark.offset > position.offset:
-            break
-        last = mark
-    return last is None or anchors.is_copy(copy, last)
-
-
-def _cut_back(pair: Pair, position: Position, end: int) -> Aligned:
-    """Search back, in windows that grow, for the last record that was copied and is still there."""
-    first, target_first = earliest_of(pair), _log_start(pair)
-    source_origin, target_origin = position.origin
-    lowest = max(first, min(source_origin, position.next_offset))
-    bottom = min(max(target_first, target_origin), end)
-    width = _NEAR
-    while True:
-        start = max(lowest, position.next_offset - width)
-        target = max(bottom, min(position.target_offset, end) - 2 * width)
-        is_whole = start == lowest and target == bottom
-        before = list(_until(pair, start, position.offset))
-        copies = list(_copies(pair, target))
-        known = {digest for copy in copies for digest in (copy.digest, copy.timeless)}
-        held = _from_first(before, known)
-        if pair.compacted or (is_whole and not held):
-            return _from(pair, position, lowest, bottom, held=False)
-        if held:
-            return _from(pair, position, held[0].offset, target, held=True)
-        width *= _WIDER
-
-
-def _from(pair: Pair, position: Position, start: int, target: int, *, held: bool) -> Aligned:
-    at_start = replace(position, offset=start - 1, target_offset=target)
-    if not held:
-        return Aligned(at_start, trouble=_lost(pair, position, start))
-    found = _moved(pair, at_start, _marks(pair, start), target)
-    moved = found.position
-    if moved.offset >= position.offset:
-        return found
-    return replace(found, trouble=_lost(pair, position, moved.next_offset))
-
-
-def _lost(pair: Pair, position: Position, first: int) -> str:
-    return (
-        f"{pair.remote} lost acknowledged records (unclean election, or created again?): those from offset {first} to "
+def _rewound(pair: Pair, position: Position, lost: int) -> Aligned:
+    """So many records earlier, also from before the numbering began: a new one begins there, for the stored position is ahead."""
+    at_end = replace(position, target_offset=position.target_offset - lost)
+    back = rewind(pair, at_end, lost)
+    if (
+        back is None
+    ):  # retention took them, and perhaps some that were never copied: that is told by who asks
+        offset = min(earliest_of(pair) - 1, position.offset)
+        back = replace(at_end, offset=offset, fingerprint=NO_FINGERPRINT)
+    trouble = (
+        f"{pair.remote} lost acknowledged records (unclean election, or created again?): those from offset {back.next_offset} to "
         f"{position.offset} of the source are copied again."
     )
-
-
-def _until(pair: Pair, start: int, last: int) -> Iterator[Mark]:
-    for mark in _marks(pair, start):
-        if mark.offset > last:
-            return
-        yield mark
-
-
-def _from_first(marks: list[Mark], digests: set[int | None]) -> list[Mark]:
-    """The marks from the first one on that is among these."""
-    return list(dropwhile(lambda mark: digests.isdisjoint((mark.digest, mark.timeless)), marks))
-
-
-def _log_start(pair: Pair) -> int:
-    key = (pair.remote, pair.at)
-    return admin.list_offsets(pair.target, [key], admin.EARLIEST)[key]
+    return Aligned(back, keeps_numbering=False, trouble=trouble)

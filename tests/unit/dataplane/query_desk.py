@@ -29,7 +29,7 @@ from sparkmirror.errors import QueryFailed, QueryRefused
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.transforms.chain import TransformChain
 from sparkmirror.transforms.record import ConnectRecord
-from tests.unit.dataplane.two_clusters import PLAN, Copier, World
+from tests.unit.dataplane.two_clusters import Copier, World
 
 Row = dict[str, Any]
 ALL = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
@@ -171,7 +171,7 @@ class QueryCopier(Copier):
         self._routings = Routings(lambda plan, shape: QueryRouting(plan, shape, settings, desk))
         none = DeadLetters(settings.bad, "c", cast(Cluster, None), cast(Sender, None))
         self.letters = none if letters is None else letters
-        plan = replace(PLAN, queried=settings.query is not None, width=width)
+        plan = replace(world.plan, queried=settings.query is not None, width=width)
         super().__init__(world, settings, plan, routings=self._routings)
 
     def _new_copy(self, plan: PartitionPlan, settings: CopySettings, stamp: int) -> RecordCopy:

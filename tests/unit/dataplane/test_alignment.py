@@ -220,7 +220,7 @@ def test_a_copy_is_recognized_though_its_record_had_no_time(
 ) -> None:
     source, target = sides(rows)
     assert anchors.common(source, target) == len(rows)
-    assert anchors.covered(source, target) == len(rows)
+    assert len(anchors.covered(source, target)) == len(rows)
     left = source[first:]
     assert anchors.overlap(left, target, len(rows) - 1) == len(left)
     other = sides([(value + 5, is_timed) for value, is_timed in lost])[1]
@@ -259,13 +259,16 @@ def test_covered_leaves_no_key_without_its_last_value(log: list[Row], data: st.D
     copied = data.draw(st.integers(0, len(log)))
     source = compacted(stream, data.draw(st.integers(0, len(log))))
     target = compacted(stream[:copied], data.draw(st.integers(0, copied)))
-    done = anchors.covered(keyed(source)[:copied], keyed(target))
-    after = dict(row for _, row in target) | dict(row for _, row in source[done:])
+    found = anchors.covered(keyed(source)[:copied], keyed(target))
+    after = dict(row for _, row in target) | dict(row for _, row in source[len(found) :])
     assert after == dict(log)
+    copies = [copy for _, copy in found if copy is not None]
+    assert copies == sorted(copies, key=lambda mark: mark.offset)
+    assert all(copy is None or copy.digest == mark.digest for mark, copy in found)
 
 
 @given(values, st.data())
 def test_covered_repeats_nothing_if_no_cleaner_ran(log: list[Row], data: st.DataObject) -> None:
     copied = data.draw(st.integers(0, len(log)))
     found = [Mark(place, key, hash((key, value, place))) for place, (key, value) in enumerate(log)]
-    assert anchors.covered(found, found[:copied]) == copied
+    assert anchors.covered(found, found[:copied]) == [(mark, mark) for mark in found[:copied]]

@@ -208,6 +208,62 @@ def test_every_record_arrives_once_whatever_is_killed(
     assert last.copy.position.offset == made.log.end - 1
 
 
+@settings(max_examples=80, suppress_health_check=_quiet)
+@given(_batches, _queries, _script)
+def test_the_offset_map_tells_of_every_record_whatever_is_killed(
+    world: type[World], shapes: Shapes, sql: str, script: Script
+) -> None:
+    """Nobody could find out later: the content is another."""
+    made = made_by(world)
+    rows = fill(made, shapes)
+    copy = copier(made, sql)
+    for action, number in script:
+        if action == "kill":
+            copy = copier(made, sql)
+        else:
+            play(copy, action, number)
+    copier(made, sql).converge().flush()
+    assert mapped_times(made, rows) == times_of(made)
+
+
+@settings(max_examples=80, suppress_health_check=_quiet)
+@given(_batches, _queries, _script)
+def test_the_offset_map_tells_of_every_record_where_each_start_begins_a_numbering(
+    world: type[World], shapes: Shapes, sql: str, script: Script
+) -> None:
+    """What is acknowledged is written once a second; who begins a numbering and is killed within that second leaves a hole."""
+    made = world(compacted=True)
+    made.target.create("A.t", WIDTH)
+    rows = fill(made, shapes)
+    copy = copier(made, sql)
+    for action, number in script:
+        if action == "kill":
+            copy = copier(made, sql)
+            copy.flush()
+        else:
+            if action == "break":
+                copy.flush()
+            play(copy, action, number)
+            if action == "break":
+                copy.flush()
+    copier(made, sql).converge().flush()
+    assert mapped_times(made, rows) == times_of(made)
+
+
+def mapped_times(world: World, rows: list[NewRecord]) -> dict[TopicPartition, list[int]]:
+    """By the offset map: when the records of each target were made, in their order."""
+    times = {row.offset: row.timestamp for row in rows}
+    found: dict[TopicPartition, list[int]] = defaultdict(list)
+    for (topic, partition, offset), source in sorted(world.mapped.items()):
+        assert offset == len(found[topic, partition]), "there is a hole before it"
+        found[topic, partition].append(times[source])
+    return dict(found)
+
+
+def times_of(world: World) -> dict[TopicPartition, list[int]]:
+    return {key: [row[0] for row in found] for key, found in contents(world).items()}
+
+
 @settings(max_examples=50, suppress_health_check=_quiet)
 @given(_batches, _queries, _script, st.data())
 def test_what_a_target_lost_is_copied_again(

@@ -331,6 +331,25 @@ def test_one_target_of_several_lost_its_tail(world: type[World]) -> None:
     assert copier.copy.position.offset == rows[-1].offset
 
 
+def test_naming_a_target_leaves_the_position_where_it_was_written_last(world: type[World]) -> None:
+    """Other positions wait for the offset map: what was acknowledged since is told there first."""
+    made, chain = world(), chain_of("s")
+    fill(made, [([(1, False), (1, False)], 0, 0, 0)])
+    copier = made.converge(chain)
+    fill(made, [([(2, False)], 0, 0, 0)])
+    for _ in range(3):
+        copier.feed(5)
+        copier.send(9)
+        copier.answer(9)
+    assert copier.copy.position.offset == 2
+    store = SharedPositions(made.shared)
+    store.catch_up()
+    position = store.get(PLAN.key)
+    assert position is not None
+    assert position.offset == -1
+    assert {(t.topic, t.sequence) for t in position.targets} == {("A.t-01", 0), ("A.t-02", 0)}
+
+
 def test_a_topic_that_was_deleted_is_made_anew_when_a_record_goes_there(
     world: type[World],
 ) -> None:

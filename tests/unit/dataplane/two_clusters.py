@@ -25,6 +25,7 @@ from sparkmirror.dataplane.resume import Loss
 from sparkmirror.dataplane.routing import Routings
 from sparkmirror.errors import BrokerError, KafkaError, NumberingLost, ReplicationError
 from sparkmirror.formats import position as formats
+from sparkmirror.formats.offset_map import Run
 from sparkmirror.formats.position import Entry, Fold
 from sparkmirror.kafka import admin, log, messages
 from sparkmirror.kafka.admin import EARLIEST, NewTopic, ProducerState
@@ -186,6 +187,8 @@ class World:
         self.source.create("t")
         self.target.create("A.t")
         self.shared: list[tuple[TopicPartition, bytes | None]] = []
+        self.mapped: dict[tuple[str, int, int], int] = {}
+        """What the offset map tells: the source offset of a target topic, partition and offset."""
         self.plan = replace(PLAN, compacted=compacted)
 
     @property
@@ -232,6 +235,7 @@ class Copier:
         self.losses: list[Loss] = []
         self.error: Exception | None = None
         self.acks: list[tuple[int, int]] = []
+        self._told: dict[tuple[str, int, int], int] = {}
         self.resume()
 
     def _new_copy(self, plan: PartitionPlan, settings: CopySettings, stamp: int) -> RecordCopy:
@@ -241,6 +245,20 @@ class Copier:
 
     def acknowledged(self, copy: PartitionCopy, sent: Sent, base_offset: int) -> None:
         self.acks.append((sent.first_offset, base_offset))
+        for source, count in sent.offset_runs():
+            self._tell(copy.plan.remote, copy.plan.at, Run(source, base_offset, count))
+            base_offset += count
+
+    def _tell(self, topic: str, partition: int, run: Run) -> None:
+        """What the offset map is to tell, before the next position is written."""
+        for number in range(run.length):
+            self._told[topic, partition, run.target + number] = run.source + number
+
+    def _tell_found(self) -> None:
+        for place, _, runs in self._resumer.found:
+            for run in runs:
+                self._tell(place.remote, place.remote_partition, run)
+        self._resumer.found.clear()
 
     def changed(self, copy: PartitionCopy) -> None:
         if not copy.trouble:
@@ -268,6 +286,7 @@ class Copier:
     def resume(self) -> None:
         known = {PLAN.key: self.copy.position} if self.copy.numbering is not None else {}
         outcome = self._resumer.resume([self._plan], known)
+        self._tell_found()
         self.losses += outcome.losses
         if outcome.failed:
             self.error = outcome.failed[PLAN.key]
@@ -320,6 +339,7 @@ class Copier:
 
     def flush(self) -> None:
         if self.copy.numbering is not None:
+            self._world.mapped |= self._told
             self._store.write([(PLAN.key, Entry(self.copy.position))])
 
     def _log_of(self, lane: PartitionCopy) -> SimulatedLog | None:
@@ -340,6 +360,7 @@ class Copier:
             self.resume()
         if copy.wanted:
             found = self._opener.open([copy])[PLAN.key]
+            self._tell_found()
             if isinstance(found, NumberingLost):
                 self.resume()
             elif isinstance(found, Exception):
