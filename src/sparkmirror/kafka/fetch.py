@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from sparkmirror.kafka.api_versions import FETCH
@@ -97,6 +98,7 @@ class _Layout(NamedTuple):
     has_log_start: bool
 
 
+@cache
 def _layout(version: int) -> _Layout:
     return _Layout(*(version >= since for since in (13, 12, 11, 9, 7, 5)))
 

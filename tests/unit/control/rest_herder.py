@@ -219,6 +219,10 @@ class MemoryHerder:
         self._signed(signature)
         self._decide("fence_zombies")
 
+    def require_signed(self, signature: Signature) -> None:
+        self._signed(signature)
+        self.signed.pop()
+
     def _signed(self, signature: Signature) -> None:
         if signature.signature is None or signature.algorithm is None:
             raise BadRequest("Internal request missing required signature")

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkmirror.control.rest.status_page import page
 from sparkmirror.control.states import ConnectorState, State, TaskState
+from sparkmirror.errors import NotFound
 from tests.unit.control.rest_serving import Served, serving
 
 FAILED = ConnectorState(
@@ -54,6 +55,36 @@ def test_metrics_tell_states_and_attempts(served: Served, monkeypatch: pytest.Mo
     assert found["sparkmirror_restart_attempts", "mm2 <msc>", "1"] == 0
     assert found["kafka_connect_connector_status", "mm2 <msc>", "failed", "0", "w:1"] == 1
     assert found["sparkmirror_connector_status", "mm2 <msc>", "running", "w:1"] == 1
+
+
+def test_metrics_tell_the_delivery_of_source_connectors(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = "org.apache.kafka.connect.mirror."
+    configs = {
+        "a": {"connector.class": package + "MirrorSourceConnector"},
+        "b": {"connector.class": "MirrorSource", "mirror.delivery": "at-least-once"},
+        "c": {"connector.class": package + "MirrorCheckpointConnector"},
+        "odd": {"connector.class": "com.example.SomebodysConnector"},
+    }
+
+    def config(name: str) -> dict[str, str]:
+        if name not in configs:
+            raise NotFound(f"Connector {name} not found")
+        return configs[name]
+
+    herder = served.herder
+    monkeypatch.setattr(herder, "connectors", lambda: ["a", "b", "c", "odd", "gone"])
+    monkeypatch.setattr(herder, "connector_config", config)
+    monkeypatch.setattr(
+        herder, "connector_status", lambda name: ConnectorState(name, State.RUNNING, "w:1", ())
+    )
+    found = samples(served.call("GET", "/metrics").body.decode())
+    deliveries = {key for key in found if key[0] == "sparkmirror_connector_delivery"}
+    assert deliveries == {
+        ("sparkmirror_connector_delivery", "a", "exactly-once"),
+        ("sparkmirror_connector_delivery", "b", "at-least-once"),
+    }
 
 
 def test_counts_are_those_of_this_worker(served: Served) -> None:

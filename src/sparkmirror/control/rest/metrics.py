@@ -14,8 +14,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from sparkmirror.config.keys_mirror import DELIVERY_KEY
 from sparkmirror.control.herding import Herder
+from sparkmirror.control.kinds import Kind, kind_of
 from sparkmirror.control.states import ConnectorState, State
+from sparkmirror.errors import ConfigError, NotFound
 
 from .routes import Call, Route
 from .status_page import known_statuses
@@ -50,6 +53,7 @@ class _Statuses(Collector):
         yield from _counts(statuses, self._worker_id)
         yield from _states(statuses)
         yield _restarts(statuses)
+        yield _deliveries(self._herder, statuses)
 
 
 def _counts(statuses: Iterable[ConnectorState], worker_id: str) -> Iterator[Metric]:
@@ -103,3 +107,21 @@ def _restarts(statuses: Iterable[ConnectorState]) -> Metric:
         for task in each.tasks:
             attempts.add_metric((each.name, str(task.id)), task.restarts)
     return attempts
+
+
+def _deliveries(herder: Herder, statuses: Iterable[ConnectorState]) -> Metric:
+    deliveries = GaugeMetricFamily(
+        "sparkmirror_connector_delivery",
+        "1 for the guarantee with which a source connector copies records.",
+        labels=("connector", "delivery"),
+    )
+    for each in statuses:
+        try:
+            props = herder.connector_config(each.name)
+            is_source = kind_of(props) is Kind.SOURCE
+        except (NotFound, ConfigError):  # just deleted, or of a class that does not run here
+            continue
+        if is_source:
+            delivery = props.get(DELIVERY_KEY.name) or DELIVERY_KEY.default
+            deliveries.add_metric((each.name, str(delivery)), 1)
+    return deliveries
