@@ -15,7 +15,7 @@ _NAMES = (
 _PUBLIC = _NAMES[2:]  # Kafka types them as passwords, but everybody who connects is shown them
 _SUFFIXES = tuple(f".{name}" for name in _NAMES)
 # In the last part of a key that no table of ours knows, such as those of other people's config providers.
-_WORDS = ("password", "passwd", "passphrase", "secret", "credential", "apikey")
+SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "credential", "apikey")
 _ENDINGS = ("api.key", "access.key", "secret.key", "private.key")
 _OPTION = re.compile(
     r"([\w.\-]+)\s*=\s*(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^\s;]+)", re.DOTALL
@@ -31,7 +31,7 @@ def is_secret(name: str) -> bool:
     return (
         name in _NAMES
         or name.endswith(_SUFFIXES)
-        or any(word in last for word in _WORDS)
+        or any(word in last for word in SECRET_WORDS)
         or last.endswith("token")
         or ".account.key." in plain
         or any(plain == ending or plain.endswith(f".{ending}") for ending in _ENDINGS)

@@ -2,7 +2,9 @@
 
 The first rule is that no message quotes a secret. This is the second: what somebody else says (a library, a broker, Spark, a
 user's class) passes here before it is logged, shown in a status or sent as an answer, and every secret that this process knows
-is replaced. Secrets shorter than eight characters are not looked for: they would be found in ordinary words.
+is replaced. Secrets shorter than eight characters are not looked for: they would be found in ordinary words. One that may be an
+ordinary word itself, as `password` is the password of many, is hidden where it stands as a value: hidden everywhere, the gap in a
+sentence that everybody knows would give it away.
 """
 
 from __future__ import annotations
@@ -11,7 +13,28 @@ import re
 import threading
 from collections.abc import Iterable, Mapping
 
-from sparkmirror.secret_names import HIDDEN, secrets_in
+from sparkmirror.secret_names import HIDDEN, SECRET_WORDS, secrets_in
+
+_WORD = re.compile("[A-Za-z]{,12}")
+_BEFORE_A_VALUE = (
+    r"(=\s*[\"']?"  # name=word, name = "word"
+    r"|:\s*[\"']|:(?=\S)"  # 'name': 'word', user:word@host
+    rf"|(?:{'|'.join(SECRET_WORDS)})\w*[\"']?[\s:]\s*[\"']?)"  # password word, passphrase: word
+)
+
+
+def _finding(secrets: frozenset[str]) -> re.Pattern[str]:
+    """What finds any of these; before one that may be a word, group 1 is what shows that it is a value."""
+    longest_first = sorted(secrets, key=len, reverse=True)  # one may be the beginning of another
+    ways = [re.escape(each) for each in longest_first if not _WORD.fullmatch(each)]
+    words = [each for each in longest_first if _WORD.fullmatch(each)]
+    if words:
+        ways.append(rf"{_BEFORE_A_VALUE}(?:{'|'.join(words)})(?!\w)")
+    return re.compile("|".join(ways))
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return (found[1] or "") + HIDDEN if found.re.groups else HIDDEN
 
 
 class Veil:
@@ -34,14 +57,12 @@ class Veil:
             known = self._known.union(secrets)
             if known == self._known:
                 return
-            # Longer ones first: one secret may be the beginning of another.
-            longest_first = sorted(known, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+            self._pattern = _finding(known)
             self._known = known
 
     def hide(self, text: str) -> str:
         """The text with `[hidden]` in the place of every secret that is known."""
-        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+        return text if self._pattern is None else self._pattern.sub(_hidden, text)
 
 
 VEIL = Veil()
