@@ -24,6 +24,7 @@ from typing import IO
 
 # Less than the smallest core file; and of all limits the one for which Linux hands nothing to a program, either.
 _NO_CORE = 1
+_ENOUGH_FILES = 1 << 16
 # The parent may be gone before prctl runs: then the child has another one by now, and ends.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
@@ -31,6 +32,15 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those it starts, have as many files open as it is allowed: every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
 
 
 def leave_no_core() -> None:

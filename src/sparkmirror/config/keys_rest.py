@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from sparkmirror.config.keys import Importance, Key, KeyType, plain_key
 from sparkmirror.config.listeners import check_header_rules, check_listeners
-from sparkmirror.config.validators import Items, OneOf
+from sparkmirror.config.validators import Between, Items, OneOf
 
 _LOW = Importance.LOW
+
+
+def _limit(name: str, default: str, doc: str, least: int) -> Key:
+    """What a client of REST may cost."""
+    return plain_key(name, KeyType.INT, default, _LOW, f"Ours. {doc}", Between(least))
+
 
 REST_KEYS: tuple[Key, ...] = (
     plain_key(
@@ -51,6 +57,38 @@ REST_KEYS: tuple[Key, ...] = (
         "",
         _LOW,
         "Methods that browsers may use from there; empty: GET, POST and HEAD.",
+    ),
+    plain_key(
+        "rest.allowed.hosts",
+        KeyType.LIST,
+        "",
+        _LOW,
+        "Ours. Names (host, or host:port) by which REST may be called; empty: by any. Against pages that give the worker "
+        "a name of their own (DNS rebinding).",
+        Items(),
+    ),
+    _limit("rest.max.header.bytes", "32768", "How long the head of a request may be.", 1024),
+    _limit("rest.max.body.bytes", "33554432", "How long the body of a request may be.", 1024),
+    _limit(
+        "rest.max.connections", "2048", "How many connections there may be at the same time.", 1
+    ),
+    _limit(
+        "rest.max.connections.per.address",
+        "512",
+        "How many of these may come from one address (a proxy is one).",
+        1,
+    ),
+    _limit(
+        "rest.request.receive.timeout.ms",
+        "30000",
+        "How long a request may take to come, from its first byte to its last.",
+        100,
+    ),
+    _limit(
+        "rest.connection.idle.timeout.ms",
+        "30000",
+        "How long a connection is kept on which nothing comes.",
+        100,
     ),
     plain_key(
         "response.http.headers.config",

@@ -23,6 +23,31 @@ _TLS_PREFIX = "ssl."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What one client may cost, and all together; times in seconds."""
+
+    header_bytes: int
+    body_bytes: int
+    connections: int
+    connections_per_address: int
+    request: float
+    """For a request to come, from its first byte to its last."""
+    idle: float
+    """For a connection on which nothing has come yet."""
+
+    @classmethod
+    def build(cls, values: Values) -> Self:
+        return cls(
+            header_bytes=values.integer("rest.max.header.bytes"),
+            body_bytes=values.integer("rest.max.body.bytes"),
+            connections=values.integer("rest.max.connections"),
+            connections_per_address=values.integer("rest.max.connections.per.address"),
+            request=values.integer("rest.request.receive.timeout.ms") / 1000,
+            idle=values.integer("rest.connection.idle.timeout.ms") / 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestConfig:
     """Settings of the REST server.
 
@@ -38,6 +63,9 @@ class RestConfig:
     """http or https."""
     allow_origin: str
     allow_methods: str
+    allowed_hosts: frozenset[str]
+    """Names by which the server may be called; empty: any."""
+    limits: HttpLimits
     response_headers: tuple[HeaderRule, ...]
     extension_classes: tuple[str, ...]
     tls: Mapping[str, str]
@@ -56,6 +84,8 @@ class RestConfig:
             advertised_listener=_text(values[_ADVERTISED], lower=True),
             allow_origin=values.text("access.control.allow.origin"),
             allow_methods=values.text("access.control.allow.methods"),
+            allowed_hosts=frozenset(map(str.lower, values.items_of("rest.allowed.hosts"))),
+            limits=HttpLimits.build(values),
             response_headers=parse_header_rules(values.text("response.http.headers.config")),
             extension_classes=tuple(
                 BASIC_AUTH if _is_basic_auth(name) else name

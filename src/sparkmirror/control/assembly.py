@@ -62,8 +62,10 @@ def distributed(
     identity: Identity,
     spark: SparkSession,
     file: FileConnectors | None = None,
+    *,
+    may_be_unsigned: bool = True,
 ) -> Assembled:
-    """A worker that shares its work with all that have the same `group.id`."""
+    """A worker that shares its work with all that have the same `group.id`; for `may_be_unsigned` see `Operations`."""
     settings = _client(config)
     herder = _herder(
         config,
@@ -89,19 +91,20 @@ def distributed(
         herder,
     )
     herder.join(group)
-    return _assembled(herder, spark)
+    return _assembled(herder, spark, may_be_unsigned=may_be_unsigned)
 
 
 def standalone(config: WorkerConfig, identity: Identity, spark: SparkSession) -> Assembled:
     """A worker on its own: configs and statuses live as long as the process, positions on the cluster."""
     herder = _herder(config, identity, spark, configs=MemoryLog, statuses=MemoryLog)
     herder.join(SoloGroup(herder.shared, herder))
-    return _assembled(herder, spark)
+    return _assembled(herder, spark, may_be_unsigned=False)
 
 
-def _assembled(herder: ConnectHerder, spark: SparkSession) -> Assembled:
+def _assembled(herder: ConnectHerder, spark: SparkSession, *, may_be_unsigned: bool) -> Assembled:
     queries = SparkCheck(spark)
-    return Assembled(herder, Operations(herder, queries=queries), queries)
+    operations = Operations(herder, queries=queries, may_be_unsigned=may_be_unsigned)
+    return Assembled(herder, operations, queries)
 
 
 def _herder(

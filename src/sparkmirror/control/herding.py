@@ -85,6 +85,9 @@ class Herder(Protocol):
     def set_cluster_logger(self, logger: str, level: str) -> None: ...
 
     # -- from other workers -------------------------------------------------------------------------
+    def require_signed(self, signature: Signature) -> None:
+        """An error unless a worker of the group has sent this, as far as its protocol tells."""
+
     def put_task_configs(
         self, name: str, configs: Sequence[Mapping[str, str]], signature: Signature
     ) -> None: ...

@@ -52,7 +52,7 @@ class Operations:
     """One worker's answers. May be called from any thread; `timeout` and `health_timeout` in seconds.
 
     Configs are validated in the thread that calls: to look at a query may take as long as Spark takes to start, and the herder
-    does not wait for it.
+    does not wait for it. `may_be_unsigned`: in a group whose protocol has no keys to sign with, workers are believed as they are.
     """
 
     def __init__(
@@ -61,9 +61,12 @@ class Operations:
         timeout: float = 90.0,
         health_timeout: float = 10.0,
         queries: QueryCheck | None = None,
+        *,
+        may_be_unsigned: bool = True,
     ) -> None:
         self._herder = herder
         self._queries = queries
+        self._may_be_unsigned = may_be_unsigned
         self._timeout = timeout
         self._health_timeout = health_timeout
 
@@ -344,7 +347,15 @@ class Operations:
 
         self._ask(fence)
 
+    def require_signed(self, signature: Signature) -> None:
+        self._verify(signature)
+
     def _verify(self, signature: Signature) -> None:
         if self._herder.group.protocol_version >= 2:
             permitted = self._herder.config.signing.verification_algorithms
             verify(signature, self._snapshot().session_key, permitted)
+        elif not self._may_be_unsigned:
+            raise Forbidden(
+                "The workers of this group do not sign what they ask of each other, and this one asks for a login.",
+                "Set connect.protocol=sessioned on every worker of the group.",
+            )

@@ -188,6 +188,38 @@ def test_clients_that_must_show_a_certificate(pem: Path) -> None:
         assert Client(served.call.port, _client(pem))("GET", "/").status == 200
 
 
+def test_a_certificate_that_is_wanted_must_be_signed_by_somebody_named(pem: Path) -> None:
+    """Without a truststore the authorities of the system would count: anybody gets a certificate from one of them."""
+    stores = {name: value for name, value in _stores(pem).items() if "truststore" not in name}
+    with pytest.raises(ConfigError, match=r"ssl\.client\.auth=required without a truststore"):
+        server_context({**stores, "ssl.client.auth": "required"})
+    server_context({**stores, "ssl.client.auth": "requested"})
+
+
+def test_a_certificate_is_renewed_while_the_server_runs(tmp_path: Path) -> None:
+    """Where it cannot be read, the one before is used."""
+    before, after = (Authority(tmp_path / name) for name in ("before", "after"))
+    stores = before.keystore("worker", kind="PKCS12")
+    file = Path(stores["ssl.keystore.location"])
+    with serving({"listeners": "https://127.0.0.1:0", **stores}) as served:
+        url = f"https://127.0.0.1:{served.call.port}/"
+
+        def is_trusted_by(authority: Authority) -> bool:
+            client = WorkerClient(client_context(authority.truststore("PKCS12")))
+            try:
+                return client.send(url, Passed("GET", "/")).status == 200
+            except ConnectError:
+                return False
+
+        assert is_trusted_by(before)
+        renewed = Path(after.keystore("worker", kind="PKCS12")["ssl.keystore.location"])
+        file.write_bytes(b"half")
+        assert is_trusted_by(before)
+        file.write_bytes(renewed.read_bytes())
+        assert is_trusted_by(after)
+        assert not is_trusted_by(before)
+
+
 def test_workers_talk_over_https(pem: Path) -> None:
     properties = {
         "listeners": "https://127.0.0.1:0",

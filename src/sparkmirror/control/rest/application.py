@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,7 @@ from .basic_auth import BasicAuth
 from .cors import Cors
 from .headers import apply_rules
 from .negotiation import Sent, accepted, allow, preferred, sent
+from .origin import Gate
 from .root import health_answer
 from .routes import Call, Handler, Resource, Route, RouteTable
 
@@ -55,6 +56,7 @@ class Application:
         *,
         auth: BasicAuth | None = None,
         cors: Cors | None = None,
+        hosts: Collection[str] = (),
         rules: Sequence[HeaderRule] = (),
         request_timeout: float = 90.0,
         health_timeout: float = 10.0,
@@ -63,6 +65,7 @@ class Application:
         self._client = client
         self._auth = auth
         self._cors = cors
+        self._gate = Gate(cors, hosts)
         self._rules = tuple(rules)
         self._request_timeout = request_timeout
         self._health_timeout = health_timeout
@@ -96,6 +99,9 @@ class Application:
     async def _respond(self, scope: Scope, headers: Headers, receive: Receive) -> Response:
         raw_path: str = scope["raw_path"].decode("latin-1")
         method: str = scope["method"]
+        stranger = self._gate.refusal(method, headers)
+        if stranger is not None:
+            return failure(403, stranger)
         found = self._table.find(raw_path)
         if found is None:
             return refusal(404, "Not Found")
@@ -103,11 +109,11 @@ class Application:
         route = resource.route(method)
         if route is None:
             return self._without_route(resource, method, headers)
+        if not route.is_signed and not self._admits(headers):
+            return _unauthorized(route.produces)
         refused = _refused(route, headers)
         if refused is not None:
             return refused
-        if not route.is_signed and not self._admits(headers):
-            return _unauthorized(route.produces)
         base_url = f"{scope['scheme']}://{_authority(scope, headers)}"
         raw_query: str = scope["query_string"].decode("latin-1")
         call = Call(

@@ -15,8 +15,8 @@ from pathlib import Path
 from sparkmirror.config.properties import load_properties
 from sparkmirror.config.rest import BASIC_AUTH
 from sparkmirror.errors import ConfigError
+from sparkmirror.java_options import VARIABLES, system_property
 from sparkmirror.kafka.access.jaas import tokens as jaas_tokens
-from sparkmirror.kafka.access.java_options import VARIABLES, system_property
 
 _LOG = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ class Cors:
     def apply(self, method: str, headers: Headers, response: Response) -> None:
         response.raw_headers.append((b"vary", b"Origin"))
         origin = headers.get("origin")
-        if not origin or not self._allows(origin):
+        if not origin or not self.allows(origin):
             return
         _add(response, "access-control-allow-origin", origin)
         if method == "OPTIONS" and "access-control-request-method" in headers:
@@ -44,7 +44,7 @@ class Cors:
             _add(response, "access-control-allow-headers", "Content-Type")
             _add(response, "access-control-max-age", _MAX_AGE_S)
 
-    def _allows(self, origin: str) -> bool:
+    def allows(self, origin: str) -> bool:
         """A browser may name several, separated by blanks: one that is allowed is enough."""
         if self.origins is None:
             return True

@@ -49,8 +49,9 @@ class Internal:
         ]
 
     def put_tasks(self, call: Call) -> Response:
-        herder, configs = self._herder_of(call), read_task_configs(call.body)
-        herder.put_task_configs(call["connector"], configs, _signature(call))
+        herder, signature = self._herder_of(call), _signature(call)
+        herder.require_signed(signature)  # before anything of the body is looked at
+        herder.put_task_configs(call["connector"], read_task_configs(call.body), signature)
         return empty(204)
 
     def fence(self, call: Call) -> Response:

@@ -1,28 +1,156 @@
-"""HTTP/1.1 on one connection: uvicorn's fast protocol, which here takes offers of other protocols for what they are, offers."""
+"""HTTP/1.1 on one connection: uvicorn's fast protocol, with limits to what a client may cost before anybody knows who he is.
+
+It also takes offers of other protocols for what they are, offers.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import http
+import json
 import re
 import socket
+from collections import Counter
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sparkmirror.config.rest import HttpLimits
 
 _UPGRADE = re.compile(rb"(?<=\r\n)U(?=pgrade[ \t]*:)", re.IGNORECASE)
 
 
-class ConnectProtocol(HttpToolsProtocol):
-    """Java's own HTTP client offers HTTP/2 in its first request; the parser would then drop the body of that request.
+class Door:
+    """The limits of one server, and who is connected to its listeners."""
 
-    The offer gets another name before the parser sees it. It keeps its length, and JSON has no line that looks like it.
+    def __init__(self, limits: HttpLimits) -> None:
+        self.limits = limits
+        self._count = 0
+        self._by_address: Counter[str] = Counter()
+
+    def enter(self, address: str) -> str:
+        """Why one more connection is refused; empty if it is not. Whoever was let in leaves again."""
+        limits = self.limits
+        if self._count >= limits.connections:
+            return f"There are {self._count} connections, as many as rest.max.connections allows."
+        if self._by_address[address] >= limits.connections_per_address:
+            return (
+                f"There are {self._by_address[address]} connections from {address}, as many as "
+                "rest.max.connections.per.address allows."
+            )
+        self._count += 1
+        self._by_address[address] += 1
+        return ""
+
+    def leave(self, address: str) -> None:
+        self._count -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+
+class ConnectProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Java's own HTTP client offers HTTP/2 in its first request; the parser would then drop the body of that request. The offer gets
+    another name before the parser sees it. It keeps its length, and JSON has no line that looks like it.
+
+    Invariants: `_timer` runs while something is to come from the client, and at no other time; what a refused connection sends is
+    not looked at.
     """
+
+    door: Door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # asyncio does this only for sockets that were made with the protocol spelt out; without it a client that
         # delays its acknowledgements waits 40 ms between the head and the body of every answer.
         connection: socket.socket = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_refused = False
+        self._head = 0
+        self._body = 0
         super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        why = self.door.enter(self._address)
+        self._has_entered = not why
+        if why:
+            self._refuse(503, why)
+        else:
+            self._wait(self.door.limits.idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait(None)
+        if self._has_entered:
+            self.door.leave(self._address)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        is_begin = self._head == 0
+        self._head += len(data)
+        if is_begin:
+            self._wait(self.door.limits.request)
         super().data_received(_UPGRADE.sub(b"X", data) if b"pgrade" in data.lower() else data)
+        if self._head > self.door.limits.header_bytes and not self._is_refused:
+            self._refuse(431, "The head of the request is longer than rest.max.header.bytes.")
+
+    def on_headers_complete(self) -> None:
+        self._head = -(1 << 62)  # what follows is the body
+        length = next((v for n, v in self.headers if n == b"content-length"), b"0")
+        if length.isdigit() and int(length) > self.door.limits.body_bytes:
+            self._refuse_body()
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        if self._is_refused:
+            return
+        if self._body > self.door.limits.body_bytes:
+            self._refuse_body()
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._wait(None)
+        self._head = self._body = 0
+        if not self._is_refused:
+            super().on_message_complete()
+
+    def _refuse_body(self) -> None:
+        self._refuse(413, "The body of the request is longer than rest.max.body.bytes.")
+
+    def _wait(self, seconds: float | None) -> None:
+        """The client has so long to send what is to come; None: nothing is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._head:
+            self._refuse(408, "The request did not come within rest.request.receive.timeout.ms.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer, and hear no more."""
+        self._is_refused = True
+        self._wait(None)
+        body = json.dumps({"error_code": status, "message": message}).encode()
+        phrase = http.HTTPStatus(status).phrase
+        head = (
+            f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+def protocol_behind(door: Door) -> type[ConnectProtocol]:
+    """The protocol of the listeners of one server."""
+    return type("ConnectProtocol", (ConnectProtocol,), {"door": door})

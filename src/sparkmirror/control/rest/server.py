@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from sparkmirror.config.rest import BASIC_AUTH
 from sparkmirror.control.forwarding import WorkerClient
 from sparkmirror.control.herding import Herder
 from sparkmirror.control.loggers import LOGGERS, Loggers
@@ -31,7 +30,7 @@ from .listeners import BoundListeners
 from .metrics import Metrics
 from .openapi import OpenApi
 from .plugins import ConnectorPlugins, Plugins
-from .protocol import ConnectProtocol
+from .protocol import Door, protocol_behind
 from .root import Root
 from .routes import Route
 from .settings import RestSettings
@@ -39,7 +38,6 @@ from .status_page import StatusPage
 from .tls import client_context, server_context
 
 _LOG = logging.getLogger(__name__)
-_KEEP_ALIVE_S = 30
 _START_S = 30.0
 _LAST_WORDS_S = 1.0  # for answers to what was given up
 _SWITCH_S = 0.0005
@@ -72,9 +70,9 @@ class _Serving:
     Invariant: after `stop` the sockets are closed and no request is under way, whether it was decided or not.
     """
 
-    def __init__(self, sites: Sequence[_Site]) -> None:
+    def __init__(self, sites: Sequence[_Site], door: Door) -> None:
         self._sites = tuple(sites)
-        self._servers = [_Server(_config(site)) for site in self._sites]
+        self._servers = [_Server(_config(site, door)) for site in self._sites]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
@@ -154,6 +152,7 @@ class _Listening:
             self.client,
             auth=auth,
             cors=Cors.from_settings(settings.config.allow_origin, settings.config.allow_methods),
+            hosts=settings.config.allowed_hosts,
             rules=settings.config.response_headers,
             request_timeout=settings.request_timeout,
             health_timeout=settings.health_timeout,
@@ -167,7 +166,7 @@ class _Listening:
             given = config.admin_tls if bound.is_admin else config.tls
             tls = server_context(given) if bound.listener.protocol == "https" else None
             sites.append(_Site(application, bound.socket, tls))
-        self._serving = _Serving(sites)
+        self._serving = _Serving(sites, Door(self._settings.config.limits))
         self._serving.start()
         _LOG.info("REST server listens on %s.", self.advertised_url)
 
@@ -184,15 +183,17 @@ class RestServer(_Listening):
         herder: Herder,
         plugins: Plugins,
         *,
+        has_peers: bool = True,
         bound: BoundListeners | None = None,
         loggers: Loggers = LOGGERS,
     ) -> None:
+        """`has_peers`: whether other workers may call this one."""
         self._auth = _authentication(settings)
         super().__init__(settings, bound)
         self._main = [
             *Root(herder).routes(),
             *Connectors(herder).routes(),
-            *Internal(lambda call: herder).routes(),
+            *(Internal(lambda call: herder).routes() if has_peers else ()),
             *ConnectorPlugins(plugins).routes(),
             *OpenApi().routes(),
             *StatusPage(herder, self.worker_id).routes(),
@@ -206,7 +207,10 @@ class RestServer(_Listening):
         """Returns when every listener serves."""
         # As with a Java worker, what applies to the main listeners does not to those for the loggers.
         admin = Application(
-            self._admin, self.client, request_timeout=self._settings.request_timeout
+            self._admin,
+            self.client,
+            hosts=self._settings.config.allowed_hosts,
+            request_timeout=self._settings.request_timeout,
         )
         self._start(self._application(self._main, self._auth), admin)
 
@@ -226,16 +230,16 @@ class InternalRestServer(_Listening):
 
 
 def _authentication(settings: RestSettings) -> BasicAuth | None:
-    if BASIC_AUTH not in settings.config.extension_classes:
+    if not settings.has_login:
         return None
     return BasicAuth.from_jaas(settings.jaas_file)
 
 
-def _config(site: _Site) -> uvicorn.Config:
+def _config(site: _Site, door: Door) -> uvicorn.Config:
     tls = site.tls
     return uvicorn.Config(
         site.application,
-        http=ConnectProtocol,
+        http=protocol_behind(door),
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -245,6 +249,6 @@ def _config(site: _Site) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=math.ceil(door.limits.idle),
         ssl_context_factory=None if tls is None else lambda config, default: tls,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkmirror.config.keys import parse, require
 from sparkmirror.config.keys_rest import REST_KEYS
-from sparkmirror.config.rest import RestConfig, rest_problems
+from sparkmirror.config.rest import BASIC_AUTH, RestConfig, rest_problems
 
 from .basic_auth import jaas_path
 from .headers import check_rules
@@ -22,6 +22,11 @@ class RestSettings:
     request_timeout: float = 90.0
     """Seconds after which a request that nobody has decided is answered with an error."""
     health_timeout: float = 10.0
+
+    @property
+    def has_login(self) -> bool:
+        """Whether who calls must say who he is."""
+        return BASIC_AUTH in self.config.extension_classes
 
 
 def rest_settings(properties: Mapping[str, str], environment: Mapping[str, str]) -> RestSettings:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
 
 from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed
+from sparkmirror.java_options import VARIABLES, system_property
 from sparkmirror.kafka.access.files import NamedFile
-from sparkmirror.kafka.access.java_options import VARIABLES, system_property
 from sparkmirror.kafka.access.keystores import store_files
 from sparkmirror.kafka.access.login import Login
 from sparkmirror.kafka.access.tls import client_context

@@ -6,9 +6,9 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.access import ciphers
@@ -31,6 +31,7 @@ _WITHOUT_EFFECT = {
 _MOST_KEPT = 64
 _Properties = tuple[tuple[str, str], ...]
 _Stamps = tuple[Hashable, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,20 @@ def client_context(given: Mapping[str, str], files: ClientFiles = HERE) -> ssl.S
 # -- contexts, kept ---------------------------------------------------------------------------
 
 
-class _Contexts:
+class Contexts(Generic[T]):
     """Contexts of this process, one for each set of properties, the last so many.
 
     Invariants: a context is as new as the files were when it was asked for, unless they cannot be read right now: then the one
     before is used, and that is told once. Handing out is safe from any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Mapping[str, str], ClientFiles], T]) -> None:
+        self._make = make
         self._lock = threading.Lock()
-        self._kept: dict[_Properties, tuple[_Stamps, Tls]] = {}
+        self._kept: dict[_Properties, tuple[_Stamps, T]] = {}
         self._told: set[_Properties] = set()
 
-    def get(self, given: Mapping[str, str], files: ClientFiles) -> Tls:
+    def get(self, given: Mapping[str, str], files: ClientFiles = HERE) -> T:
         key = tuple(sorted(given.items()))
         locations = [file.location for file in store_files(given)]
         with self._lock:
@@ -91,7 +93,7 @@ class _Contexts:
             if known is not None and known[0] == stamps:
                 return known[1]
             try:
-                made = _new(given, files)
+                made = self._make(given, files)
             except ConfigError as error:
                 if known is None:
                     raise
@@ -122,7 +124,7 @@ def _new(given: Mapping[str, str], files: ClientFiles) -> Tls:
     return Tls(context, given, str(ours or ""), () if chosen is None else chosen.tls13)
 
 
-_contexts = _Contexts()
+_contexts = Contexts(_new)
 
 
 # -- what the properties say ------------------------------------------------------------------

@@ -1,0 +1,167 @@
+"""What a client costs that nobody has let in: as little as the limits say, whatever it sends, and however slowly."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import psutil
+import pytest
+
+from tests.unit.control.rest_serving import Served, serving
+
+MANY = 1000
+
+
+def connect(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.call.port), timeout=20)
+
+
+def answer(connection: socket.socket) -> tuple[int, bytes]:
+    """Status and body of what comes, up to the end of the connection."""
+    found = http.client.HTTPResponse(connection)
+    found.begin()
+    return found.status, found.read()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Without a word."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@contextmanager
+def idle(served: Served, count: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(connect(served)) for _ in range(count)]
+
+
+def test_a_head_without_end_is_refused() -> None:
+    with serving({"rest.max.header.bytes": "4096"}) as served, connect(served) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        with pytest.raises(OSError):
+            for number in range(16_000):
+                client.sendall(b"X-%d: %s\r\n" % (number, b"y" * 1000))
+        assert served.call("GET", "/").status == 200
+
+
+def test_the_refusal_names_the_key() -> None:
+    with serving({"rest.max.header.bytes": "4096"}) as served, connect(served) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"y" * 5000)
+        status, body = answer(client)
+        assert status == 431
+        assert b"rest.max.header.bytes" in body
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_body_that_is_too_long_is_refused(is_told: bool) -> None:
+    with serving({"rest.max.body.bytes": "2000"}) as served, connect(served) as client:
+        head = b"PUT /connectors/c/config HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        if is_told:
+            client.sendall(head + b"Content-Length: 2001\r\n\r\n")
+        else:
+            client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            client.sendall(b"7d1\r\n" + b" " * 2001 + b"\r\n")
+        status, body = answer(client)
+        assert status == 413
+        assert b"rest.max.body.bytes" in body
+        assert served.herder.calls == []
+        assert served.call("PUT", "/connectors/c/config", {"a": "b" * 1900}).status == 201
+
+
+def test_a_request_that_comes_slowly_is_given_up() -> None:
+    with serving({"rest.request.receive.timeout.ms": "300"}) as served, connect(served) as client:
+        begin = time.monotonic()
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        status, body = answer(client)
+        assert status == 408
+        assert b"rest.request.receive.timeout.ms" in body
+        assert time.monotonic() - begin > 0.25
+
+
+def test_a_body_that_comes_slowly_is_given_up() -> None:
+    with serving({"rest.request.receive.timeout.ms": "300"}) as served, connect(served) as client:
+        client.sendall(
+            b"PUT /connectors/c/config HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
+        assert answer(client)[0] == 408
+        assert served.herder.calls == []
+
+
+def test_a_connection_on_which_nothing_comes_is_closed() -> None:
+    with serving({"rest.connection.idle.timeout.ms": "300"}) as served, connect(served) as client:
+        assert is_closed(client)
+        assert served.call("GET", "/").status == 200
+
+
+def test_an_answer_may_take_longer_than_a_request() -> None:
+    limits = {"rest.request.receive.timeout.ms": "200", "rest.connection.idle.timeout.ms": "200"}
+    with serving(limits) as served:
+        before = served.herder.connector_config
+
+        def slowly(name: str) -> object:
+            time.sleep(0.6)
+            return before(name)
+
+        assert served.call("PUT", "/connectors/c/config", {}).status == 201
+        served.herder.connector_config = slowly  # type: ignore[assignment,method-assign]
+        assert served.call("GET", "/connectors/c/config").status == 200
+
+
+def test_connections_in_all_and_of_one_address_are_limited() -> None:
+    with serving({"rest.max.connections.per.address": "3"}) as served:
+        with idle(served, 3), connect(served) as fourth:
+            status, body = answer(fourth)
+            assert status == 503
+            assert b"from 127.0.0.1" in body
+        deadline = time.monotonic() + 10
+        while served.call("GET", "/").status != 200:
+            assert time.monotonic() < deadline, "those who have left count for ever"
+    with (
+        serving({"rest.max.connections": "2"}) as served,
+        idle(served, 2),
+        connect(served) as third,
+    ):
+        assert b"rest.max.connections" in answer(third)[1]
+
+
+def test_many_idle_and_slow_connections_and_long_heads_disturb_nobody() -> None:
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    with serving({"rest.max.connections.per.address": str(MANY + 100)}) as served:
+        before = psutil.Process().memory_info().rss
+        with idle(served, MANY) as clients:
+            for client in clients[::2]:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            for client in clients[:16]:
+                client.settimeout(0.2)
+                try:
+                    client.sendall(b"y" * (1 << 20))
+                except OSError:
+                    continue
+            times = []
+            for _ in range(200):
+                begin = time.perf_counter()
+                assert served.call("GET", "/connectors").status == 200
+                times.append(time.perf_counter() - begin)
+            assert sorted(times)[197] < 0.1
+            assert psutil.Process().memory_info().rss - before < 50 << 20
+
+
+def test_a_process_has_as_many_files_as_it_may() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096));"
+        "from sparkmirror.processes import raise_file_limit; raise_file_limit();"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "(4096, 4096)"
