@@ -18,7 +18,7 @@ from sparkmirror.config.properties import read_properties
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import SparkMirrorError
 from sparkmirror.logs import log_to_stderr
-from sparkmirror.processes import leave_no_core
+from sparkmirror.processes import leave_no_core, raise_file_limit
 from sparkmirror.signals import Signals
 from sparkmirror.veil import VEIL
 
@@ -81,9 +81,9 @@ def standalone(file: Path, connectors: tuple[Path, ...]) -> None:
 
     config = WorkerConfig.parse(_worker_properties(file), standalone=True)
     configs = [read_connector(path) for path in connectors]
-    process = ConnectProcess(config)
+    process = ConnectProcess(config, configs)
     signals.pass_to(process.stop)
-    sys.exit(process.run(configs))
+    sys.exit(process.run())
 
 
 def _signals() -> Signals:
@@ -110,6 +110,7 @@ def main() -> None:
     """Entry point: our errors become one line and an exit code."""
     log_to_stderr()
     leave_no_core()
+    raise_file_limit()
     try:
         commands(prog_name="sparkmirror")
     except SparkMirrorError as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import functions
 
+from sparkmirror.dataplane.query import builtins
 from sparkmirror.dataplane.query.analysis import Analysed
 from sparkmirror.dataplane.query.columns import NUMBER, TYPES
 from sparkmirror.dataplane.query.desk import Desk
@@ -76,7 +78,7 @@ def values(desk: Desk, sql: str, *, may_vary: bool = False) -> list[bytes]:
 
 def test_a_query_that_keeps_nothing_takes_records_all_the_same(spark: SparkSession) -> None:
     for condition in ("false", "value = NULL"):
-        found = analysed(spark, f"SELECT value FROM records WHERE {condition}")  # noqa: S608
+        found = analysed(spark, f"SELECT value FROM records WHERE {condition}")  # noqa: S608 - of names that we have made
         plan = spark.queries.given(found.frame)._jdf.queryExecution().optimizedPlan()
         steps = [node for node in nodes(plan) if class_of(node) == "MapInArrow"]
         assert (len(steps), *found.needs, *found.gives) == (2,)
@@ -97,7 +99,7 @@ def test_a_query_that_keeps_nothing_takes_records_all_the_same(spark: SparkSessi
 def test_a_query_that_keeps_nothing_answers_for_every_record(desk: Desk) -> None:
     for condition in ("false", "value = NULL"):
         for _ in range(2):
-            assert values(desk, f"SELECT value FROM records WHERE {condition}") == []  # noqa: S608
+            assert values(desk, f"SELECT value FROM records WHERE {condition}") == []  # noqa: S608 - of names that we have made
 
 
 def test_what_may_vary_is_another_in_each_job(desk: Desk) -> None:
@@ -123,7 +125,7 @@ def test_columns_with_the_same_content_have_it(desk: Desk) -> None:
 
 def test_a_join_that_spark_takes_out_is_refused_in_our_words(spark: SparkSession) -> None:
     nothing = "(SELECT * FROM records WHERE false)"
-    sql = f"SELECT b.value FROM {nothing} a RIGHT JOIN records b ON a.key = b.key"  # noqa: S608
+    sql = f"SELECT b.value FROM {nothing} a RIGHT JOIN records b ON a.key = b.key"  # noqa: S608 - of names that we have made
     assert refusal(spark, sql) == "The query cannot be run: it reads records more than once."
 
 
@@ -142,7 +144,7 @@ def test_words_for_the_time_ask_for_it(spark: SparkSession) -> None:
         ("to_timestamp('now')", "'now'"),
         *([("try_to_date(CAST(value AS STRING))", "")] if HAS_TRY_TO_DATE else []),
     ):
-        found = analysed(spark, f"SELECT CAST({expression} AS STRING) AS value FROM records")  # noqa: S608
+        found = analysed(spark, f"SELECT CAST({expression} AS STRING) AS value FROM records")  # noqa: S608 - of names that we have made
         assert (expression, found.varies) == (expression, varies)
         # What is folded today is not what is folded tomorrow.
         assert not varies or found.needs == set(TYPES)
@@ -188,8 +190,8 @@ def test_words_for_the_time_however_they_are_written(
     spark: SparkSession, expression: str, word: str
 ) -> None:
     for sql in (
-        f"SELECT CAST({expression} AS STRING) AS value FROM records",  # noqa: S608
-        f"WITH r AS (SELECT {expression} AS x, value FROM records) SELECT CAST(x AS STRING) AS value FROM r",  # noqa: S608
+        f"SELECT CAST({expression} AS STRING) AS value FROM records",  # noqa: S608 - of names that we have made
+        f"WITH r AS (SELECT {expression} AS x, value FROM records) SELECT CAST(x AS STRING) AS value FROM r",  # noqa: S608 - of names that we have made
     ):
         assert analysed(spark, sql).varies == (word and f"'{word}'")
 
@@ -221,7 +223,7 @@ IV = "unhex(left(sha2(concat_ws('/', topic, partition, offset), 256), 24))"
 def test_an_encryption_varies_unless_it_is_told_where_to_begin(
     spark: SparkSession, desk: Desk, arguments: str, varies: bool
 ) -> None:
-    sql = f"SELECT aes_encrypt(value, '0000111122223333'{arguments}) AS value FROM records"  # noqa: S608
+    sql = f"SELECT aes_encrypt(value, '0000111122223333'{arguments}) AS value FROM records"  # noqa: S608 - of names that we have made
     assert analysed(spark, sql).varies == ("aes_encrypt without an iv" if varies else "")
     first, second = (values(desk, sql, may_vary=varies) for _ in range(2))
     assert (first != second) == varies
@@ -242,3 +244,68 @@ def test_a_query_may_be_nested_deeply(spark: SparkSession) -> None:
     assert analysed(spark, select + chain).needs == {"offset"}
     refused = refusal(spark, select + "(" * 3000 + "offset" + " + 1)" * 3000 + " > 0")
     assert "deeply" in refused
+
+
+# -- nothing but the record -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("reflect('java.lang.System', 'getProperty', 'user.home')", "reflect"),
+        ("JAVA_METHOD('java.util.UUID', 'randomUUID')", "java_method"),
+        ("`try_reflect`('java.lang.Class', 'forName', 'x')", "try_reflect"),
+        ("builtin.reflect('java.lang.System', 'exit', 1)", "reflect"),
+        (
+            "CAST(from_xml('<a/>', 'a INT', map('rowValidationXSDPath', '/etc/passwd')) AS STRING)",
+            "from_xml",
+        ),
+        ("from_protobuf(value, 'M', '/etc/passwd').a", "from_protobuf"),
+        ("current_user()", "current_user"),
+        ("input_file_name()", "input_file_name"),
+        ("version()", "version"),
+    ],
+)
+def test_functions_that_reach_outside_are_not_there(
+    spark: SparkSession, expression: str, name: str
+) -> None:
+    if name == "try_reflect" and not hasattr(functions, "try_reflect"):
+        pytest.skip("not in this PySpark")
+    said = refusal(spark, f"SELECT {expression} AS value FROM records")  # noqa: S608 - of names that we have made
+    assert said == f"The query calls {name}, which reaches outside of the record."
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "text.`/etc/hostname`",
+        "csv.`/etc/passwd`",
+        "binaryFile.`/etc/hostname`",
+        "IDENTIFIER('text.`/etc/hostname`')",
+        "range(3)",
+        "sql_keywords()",
+        "elsewhere.orders",
+    ],
+)
+def test_relations_that_are_not_the_records_are_not_read(
+    spark: SparkSession, relation: str
+) -> None:
+    said = refusal(spark, f"SELECT CAST(r.value AS STRING) AS value FROM records r, {relation}")  # noqa: S608 - of names that we have made
+    assert "NOT_FOUND" in said or "UNRESOLVABLE" in said or "cannot be found" in said, said
+
+
+@pytest.mark.parametrize("command", ["SET spark.app.name=x", "SET VAR a = 1", "ADD JAR '/x.jar'"])
+def test_commands_are_no_queries(spark: SparkSession, command: str) -> None:
+    assert refusal(spark, command)
+
+
+def test_every_other_function_of_spark_is_there(spark: SparkSession) -> None:
+    """A Spark that has more than is listed says so here."""
+    session: Any = spark.queries._planner._new_session()
+    jvm: Any = spark.queries.context._jvm
+    whole = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+    known = str(whole.builtin().listFunction().mkString("\n")).split("\n")
+    names = {name.rpartition(".")[2].strip("`") for name in known}
+    left = session._jsparkSession.sessionState().functionRegistry().listFunction()
+    there = {name.rpartition(".")[2].strip("`") for name in str(left.mkString("\n")).split("\n")}
+    assert names - there == names & builtins.REFUSED

@@ -52,6 +52,7 @@ def worker(
     cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConnectWorker]:
     keys = worker_properties(cluster_pair.target.bootstrap, f"errors-{time.time_ns():x}")
+    keys["transform.functions.allowed"] = "no_such_module, query_functions"
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {"PYTHONPATH": path}
     with ConnectWorker(tmp_path_factory.mktemp("errors"), keys, environment=environment) as running:

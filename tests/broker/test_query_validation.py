@@ -26,7 +26,10 @@ def worker(
     target_cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConnectWorker]:
     """One worker for all: it refuses things, which leaves nothing behind."""
-    keys = worker_properties(target_cluster.bootstrap, f"queries-{time.time_ns()}")
+    keys = worker_properties(target_cluster.bootstrap, f"queries-{time.time_ns()}") | {
+        "transform.functions.allowed": "no.such",
+        "transform.sql.file.allowed.paths": str(tmp_path_factory.getbasetemp()),
+    }
     with ConnectWorker(tmp_path_factory.mktemp("queries"), keys) as running:
         running.wait_ready()
         yield running

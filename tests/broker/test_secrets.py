@@ -31,6 +31,7 @@ from planted import Planted
 from repeating import Repeating
 from secured import SecuredCluster, jaas, secured_cluster
 
+from sparkmirror.config.permits import URLS_ALLOWED
 from sparkmirror.processes import spawn
 from sparkmirror.spark.gateway import java, spark_home
 from sparkmirror.tools.clusters import free_port
@@ -282,7 +283,6 @@ def test_planted_secrets_are_found_nowhere(
 ) -> None:
     fill(cluster)
     run = Run(tmp_path, cluster, planted)
-    worker = run.worker("secrets", {})
 
     def look_around() -> None:
         look_at_processes(worker.family(), planted)
@@ -290,7 +290,7 @@ def test_planted_secrets_are_found_nowhere(
 
     with (
         telltale_provider() as provider,
-        worker,
+        run.worker("secrets", {URLS_ALLOWED: provider}) as worker,
         Repeating(look_around, 0.01),
     ):
         worker.wait_ready(START_S * 2)

@@ -20,8 +20,10 @@ from sparkmirror.config.config_values import to_text
 from sparkmirror.config.connect_validation import require_plugin, require_valid, validate
 from sparkmirror.config.keys import Key, convert
 from sparkmirror.config.keys_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from sparkmirror.config.keys_rest import REST_KEYS
 from sparkmirror.config.keys_worker import DISTRIBUTED_KEYS, RESTART_KEYS
 from sparkmirror.config.overrides import ALLOWLIST_KEY
+from sparkmirror.config.permits import MODULES_ALLOWED, PERMIT_KEYS, URLS_ALLOWED
 from sparkmirror.config.plugins import (
     STRUCTURED_TRANSFORMATIONS,
     list_plugins,
@@ -34,6 +36,8 @@ from sparkmirror.tools.jvm import run_tool
 
 _POLICY = "connector.client.config.override.policy"
 _PROVIDER = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+_ALLOWED = {MODULES_ALLOWED: "java.lang", URLS_ALLOWED: "1"}
+"""What configs of connectors may name; a Java worker asks nobody."""
 _WORKERS: dict[str, dict[str, str]] = {
     "all": {},
     "principal": {_POLICY: "Principal", "exactly.once.source.support": "enabled"},
@@ -67,7 +71,7 @@ def pairs(
                 "value.converter": BYTES,
                 **{f"{part}.storage.topic": part for part in ("config", "offset", "status")},
             }
-            found[name] = Pair(java, WorkerConfig.parse(least | settings))
+            found[name] = Pair(java, WorkerConfig.parse(least | settings | _ALLOWED))
         yield found
 
 
@@ -240,7 +244,8 @@ def test_workers_have_the_same_keys() -> None:
             r"<h4><a [^>]*></a><a [^>]*>([^<]*)</a></h4>(.*?)(?=<h4>|\Z)", page, re.DOTALL
         )
     }
-    own = {key.name for key in RESTART_KEYS} | {ALLOWLIST_KEY}
+    own = {key.name for key in (*RESTART_KEYS, *PERMIT_KEYS)} | {ALLOWLIST_KEY}
+    own |= {key.name for key in REST_KEYS if key.doc.startswith("Ours.")}
     assert {key.name for key in DISTRIBUTED_KEYS} - own == java.keys()
     for key in DISTRIBUTED_KEYS:
         if key.name not in own:

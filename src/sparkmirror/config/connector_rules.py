@@ -7,6 +7,7 @@ what would be refused when the connector starts is refused here already.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkmirror.config.config_values import ConfigValue, Properties
@@ -41,6 +42,9 @@ _REFRESH_KEYS = tuple(key for key in CHECKPOINT_ONLY_KEYS if key.name.startswith
 _CONVERTERS = tuple(f"{part}.converter" for part in PARTS)
 _QUERY_KEYS = frozenset(key.name for key in QUERY_KEYS)
 
+_CAUSE = re.compile(r"\[[A-Z_.0-9]+\]")
+_PLACE = re.compile(r"\(line \d+, pos \d+\)")
+
 QueryCheck = Callable[[QueryConfig], Iterable[Problem]]
 """What Spark says of a query, which nobody here can ask; problems with the query itself are on `transform.sql`."""
 
@@ -73,7 +77,10 @@ def connector_problems(
     plugin: Plugin, props: Properties, worker: WorkerConfig, queries: QueryCheck | None = None
 ) -> list[Problem]:
     """What the connector says, and what this program cannot do; `queries` is asked only if there is one that can be read."""
-    texts = {name: value for name, value in props.items() if value is not None}
+    # What may not be named is not looked at: that would be to import it, or to read it.
+    refused = list(worker.permits.problems(props))
+    closed = {problem.key for problem in refused}
+    texts = {name: v for name, v in props.items() if v is not None and name not in closed}
     rules = {
         "MirrorSourceConnector": source_config_problems,
         "MirrorCheckpointConnector": _checkpoint_rules,
@@ -85,6 +92,7 @@ def connector_problems(
         "header": worker.header_converter,
     }
     found = [
+        *refused,
         *rule(texts),
         *_policy_problems(texts),
         *_pattern_problems(_PATTERNS.get(plugin.simple_name, ()), texts),
@@ -104,11 +112,20 @@ def _query_problems(
     query = QueryConfig.parse(props)
     if query is None:
         return []
-    written = SQL if (props.get(SQL) or "").strip() else SQL_FILE
-    return [
-        Problem(written if problem.key == SQL else problem.key, problem.message)
-        for problem in queries(query)
-    ]
+    file = "" if (props.get(SQL) or "").strip() else (props.get(SQL_FILE) or "").strip()
+    return [_in_file(problem, file) if file else problem for problem in queries(query)]
+
+
+def _in_file(problem: Problem, file: str) -> Problem:
+    """What Spark says of a query in a file, without the text of the file that it quotes."""
+    if problem.key != SQL:
+        return problem
+    cause = _CAUSE.match(problem.message)
+    if cause is None:  # our own words
+        return Problem(SQL_FILE, problem.message)
+    place = _PLACE.search(problem.message)
+    at = "" if place is None else f" {place[0]}"
+    return Problem(SQL_FILE, f"Spark refuses the query in {file}: {cause[0]}{at}.")
 
 
 def _checkpoint_rules(props: Mapping[str, str]) -> list[Problem]:

@@ -9,6 +9,7 @@ from sparkmirror.config.keys_group import GROUP_KEYS
 from sparkmirror.config.keys_network import NETWORK_KEYS
 from sparkmirror.config.keys_rest import REST_KEYS
 from sparkmirror.config.keys_security import PROTOCOL_KEY, SASL_KEYS, SSL_KEYS
+from sparkmirror.config.permits import PERMIT_KEYS
 from sparkmirror.config.validators import Between, Items, OneOf
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -205,6 +206,7 @@ COMMON_WORKER_KEYS: tuple[Key, ...] = (
     _flag("topic.tracking.allow.reset", "true", "Whether users may reset that set."),
     *REST_KEYS,
     *RESTART_KEYS,
+    *PERMIT_KEYS,
     *NETWORK_KEYS,
     PROTOCOL_KEY,
     *SSL_KEYS,

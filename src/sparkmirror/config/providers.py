@@ -140,18 +140,19 @@ def _provider(kind: str, own: Mapping[str, str], environment: Mapping[str, str])
 
 
 def _allowed_paths(setting: str | None) -> tuple[Path, ...]:
-    paths = tuple(_normal(item) for item in split_list(setting or ""))
-    for path in paths:
-        if not path.is_absolute():
+    items = split_list(setting or "")
+    for item in items:
+        if not Path(item).is_absolute():
             raise ConfigError(
-                f"allowed.paths of a config provider has the relative path {path}.",
+                f"allowed.paths of a config provider has the relative path {item}.",
                 "Write absolute paths.",
             )
-    return paths
+    return tuple(map(_normal, items))
 
 
 def _normal(path: str) -> Path:
-    return Path(os.path.normpath(path))
+    """Without `..`, and where symbolic links lead."""
+    return Path(path).resolve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,8 @@ class _FileProvider:
 
     def __call__(self, reference: Reference) -> str:
         path = _checked_path(reference, self.allowed, "${file:/path/of/file:key}")
+        if path.exists() and not path.is_file():
+            raise reference.fail(f"{path} is not a regular file", "Name a properties file.")
         try:
             properties = load_properties(path)
         except ConfigError as error:
@@ -203,7 +206,11 @@ class _DirectoryProvider:
     def __call__(self, reference: Reference) -> str:
         path = _checked_path(reference, self.allowed, "${dir:/path/of/directory:file}")
         file = path / reference.key
-        if file.parent != path or not file.is_file():
+        if (
+            file.parent != path
+            or not file.is_file()
+            or not _is_allowed(file.resolve(), self.allowed)
+        ):
             raise reference.fail(
                 f"{path} has no file {reference.key}", "Put the value into a file of that name."
             )
@@ -219,9 +226,13 @@ def _checked_path(reference: Reference, allowed: tuple[Path, ...], form: str) ->
     if not reference.path:
         raise reference.fail("it names no path", f"Write {form}.")
     path = _normal(reference.path)
-    if allowed and not any(path.is_relative_to(root) for root in allowed):
+    if not _is_allowed(path, allowed):
         raise reference.fail(
             f"allowed.paths of its provider does not contain {path}",
             "Add the directory to allowed.paths.",
         )
     return path
+
+
+def _is_allowed(path: Path, roots: tuple[Path, ...]) -> bool:
+    return not roots or any(path.is_relative_to(root) for root in roots)

@@ -174,11 +174,15 @@ def _sql(props: Mapping[str, str]) -> str | None:
         return _statement(given)
     if not file:
         return None
+    path = Path(file)
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{SQL_FILE}={file} is no regular file.", "Name a file.")
     try:
-        text = Path(file).read_text(encoding="utf-8").strip()
+        text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"{SQL_FILE}={file} cannot be read: {error}.",
+            f"{SQL_FILE}={file} cannot be read: {why}.",
             "The file must be there on every worker that runs the connector.",
         ) from error
     if not text:

@@ -10,6 +10,7 @@ from sparkmirror.config.clients import with_prefix
 from sparkmirror.config.keys import Problem, Values, check, parse, require
 from sparkmirror.config.keys_worker import DISTRIBUTED_KEYS, RESTART_KEYS, STANDALONE_KEYS
 from sparkmirror.config.overrides import OverridePolicy, find_policy
+from sparkmirror.config.permits import Permits
 from sparkmirror.config.providers import resolve
 from sparkmirror.config.rest import RestConfig, rest_problems
 from sparkmirror.config.validators import invalid
@@ -28,6 +29,7 @@ HMAC_DIGESTS = {
 """Java's names of MAC algorithms, in lower case, and what Python calls the digest of each."""
 
 _FIXED_STORAGE = ("topic", "partitions", "replication.factor", "cleanup.policy", "file.filename")
+_SIGNED = "sessioned"
 _SIGNATURE = "inter.worker.signature.algorithm"
 _VERIFICATION = "inter.worker.verification.algorithms"
 
@@ -122,6 +124,8 @@ class WorkerConfig:
     signing: SigningConfig
     rest: RestConfig
     restart: RestartConfig
+    permits: Permits
+    """What configs of connectors may name."""
     spark: Mapping[str, str]
     """The `spark.*` keys: settings of the Spark session."""
     mirror: Mapping[str, str]
@@ -180,11 +184,12 @@ class WorkerConfig:
             signing=_signing(values),
             rest=RestConfig.build(values, properties),
             restart=_restart(values),
+            permits=Permits.parse(properties, environment),
             spark=_starting(properties, "spark."),
             mirror=_starting(properties, "mirror."),
             properties=properties,
             raw=dict(props),
-            notes=(*values.warnings, *notes(props, standalone)),
+            notes=(*values.warnings, *notes(props, standalone), *_notes(values, standalone)),
         )
 
     @property
@@ -196,6 +201,11 @@ class WorkerConfig:
     def exactly_once_enabled(self) -> bool:
         """Whether a connector may insist on exactly-once support."""
         return self.exactly_once == "enabled"
+
+    @property
+    def signs(self) -> bool:
+        """Whether workers of the group sign what they ask of each other."""
+        return self.connect_protocol == _SIGNED
 
 
 def _problems(properties: Mapping[str, str]) -> list[Problem]:
@@ -214,6 +224,17 @@ def _policy_problems(properties: Mapping[str, str]) -> list[Problem]:
     except ValueError as error:
         return [Problem(key, invalid(key, properties.get(key), str(error)))]
     return []
+
+
+def _notes(values: Values, standalone: bool) -> list[str]:
+    protocol = values.text("connect.protocol").lower()
+    if standalone or protocol == _SIGNED:
+        return []
+    return [
+        f"connect.protocol={protocol}: workers of the group do not sign what they ask of each other. Whoever reaches the port of "
+        "this worker can replace the tasks of a connector; with a login (rest.extension.classes) nobody can, not even workers. "
+        f"Set connect.protocol={_SIGNED} on every worker."
+    ]
 
 
 def _algorithm_problems(properties: Mapping[str, str]) -> list[Problem]:

@@ -25,6 +25,8 @@ class SparkCheck:
 
     def __call__(self, query: QueryConfig) -> list[Problem]:
         try:
+            for name in query.functions:
+                self._spark.may_call(name)
             _load(query)
         except QueryRefused as error:
             return [Problem(FUNCTIONS, str(error))]

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from sparkmirror.config.checkpoint import CheckpointConfig
 from sparkmirror.config.flows import ConnectorKind, MirrorMakerConfig, SourceAndTarget
 from sparkmirror.config.heartbeat import HeartbeatConfig
 from sparkmirror.config.link_ports import LinkPorts
+from sparkmirror.config.permits import Permits
 from sparkmirror.config.providers import STANDARD_PROVIDERS
 from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
@@ -113,7 +115,10 @@ class MirrorMaker:
         for note in config.unused():
             log.warning("%s", note)
         self._pairs = config.pairs(targets)
-        self._spark = SparkSession(config.spark, jvm, LinkPorts.parse(config.mirror))
+        self._permits = Permits()
+        self._spark = SparkSession(
+            config.spark, jvm, LinkPorts.parse(config.mirror), self._require_function
+        )
         self._stopping = threading.Event()
         self._queries: dict[SourceAndTarget, QueryConfig | None] = {}
         """Of the flows that copy."""
@@ -134,8 +139,12 @@ class MirrorMaker:
             {**STANDARD_PROVIDERS, **config.worker_config(pair), **config.mirror}
         )
         kinds = config.connector_kinds(pair)
-        for kind in kinds:
-            settings = _CHECKS[kind](config.connector_config(pair, kind), worker)
+        given = {kind: config.connector_config(pair, kind) for kind in kinds}
+        # Whoever writes to the config topic is not whoever has written the file.
+        self._permits = self._permits.trusting(given.values())
+        worker = replace(worker, permits=worker.permits.trusting(given.values()))
+        for kind, props in given.items():
+            settings = _CHECKS[kind](props, worker)
             if isinstance(settings, SourceSettings):
                 self._queries[pair] = settings.config.query
         configs = {kind: config.written_config(pair, kind) for kind in _CHECKS}
@@ -152,6 +161,10 @@ class MirrorMaker:
         if self._rest is not None:
             found.herder.call_with(self._rest.client)
         return found
+
+    def _require_function(self, name: str) -> None:
+        """QueryRefused for a function that no query of the file calls."""
+        self._permits.require_function(name)
 
     def _identity(self, pair: SourceAndTarget) -> Identity:
         if self._bound is None:

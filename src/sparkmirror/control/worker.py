@@ -216,6 +216,7 @@ class Worker:
     def _resolved(self, props: Mapping[str, str]) -> dict[str, str]:
         resolved = resolve_named(props, self._config.raw)
         VEIL.learn(resolved)
+        self._config.permits.require(resolved)  # whoever has written it, and wherever
         return resolved
 
     # -- tasks ------------------------------------------------------------------------------------

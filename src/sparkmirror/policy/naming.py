@@ -185,7 +185,7 @@ def _looks_like_heartbeats(topic: str) -> bool:
     return topic.endswith(HEARTBEATS_TOPIC)
 
 
-_KNOWN: dict[str, type[DefaultReplicationPolicy]] = {
+KNOWN_POLICIES: dict[str, type[DefaultReplicationPolicy]] = {
     "org.apache.kafka.connect.mirror.DefaultReplicationPolicy": DefaultReplicationPolicy,
     "org.apache.kafka.connect.mirror.IdentityReplicationPolicy": IdentityReplicationPolicy,
     # Amazon's sample for MSK migrations, from before Kafka had a policy that keeps names.
@@ -198,7 +198,9 @@ def load_policy(class_name: str, properties: Mapping[str, str]) -> ReplicationPo
 
     A user's class is made without arguments; its `configure(properties)` is called if it has one.
     """
-    policy = _KNOWN[class_name]() if class_name in _KNOWN else _instantiate(class_name)
+    policy = (
+        KNOWN_POLICIES[class_name]() if class_name in KNOWN_POLICIES else _instantiate(class_name)
+    )
     missing = [method for method in _METHODS if not callable(getattr(policy, method, None))]
     if missing or not isinstance(policy, ReplicationPolicy):
         raise ConfigError(
@@ -221,7 +223,7 @@ def _instantiate(class_name: str) -> object:
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"replication.policy.class {class_name} cannot be loaded: {error}.",
-            f"Use one of {', '.join(sorted(_KNOWN))}, or a Python class given as "
+            f"Use one of {', '.join(sorted(KNOWN_POLICIES))}, or a Python class given as "
             "package.module.Class that is installed or on PYTHONPATH here and on the Spark "
             "executors. Java classes cannot be loaded: write the same rules in Python.",
         ) from error

@@ -15,7 +15,15 @@ from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.naming import DefaultReplicationPolicy
 from sparkmirror.preflight.check import Subject
-from sparkmirror.preflight.findings import Finding, Section, note, ok, warning, without_repeats
+from sparkmirror.preflight.findings import (
+    Finding,
+    Section,
+    error,
+    note,
+    ok,
+    warning,
+    without_repeats,
+)
 from sparkmirror.preflight.flow import (
     Flow,
     connector_class,
@@ -128,6 +136,9 @@ def connector_subject(
     findings: list[Finding] = list(_secrets(written))
     props = resolve(written) if worker is None else resolve_named(written, worker.properties)
     props.setdefault("name", Path(title).stem)
+    if worker is not None and not worker.standalone:  # there these files are its owner's
+        refused = worker.permits.problems(props)
+        findings += (error("allowed", problem.message) for problem in refused)
     kind = connector_class(props)
     flow = connector_flow(props, worker)
     findings += connector_findings(props, kind)

@@ -55,6 +55,10 @@ _LIKELY_SLOTS = 8
 """With dynamic allocation without a limit."""
 
 
+def _anything(function: str) -> None:
+    """Nothing is refused."""
+
+
 class SparkSession:
     """The one Spark context of this process.
 
@@ -67,7 +71,10 @@ class SparkSession:
         settings: Mapping[str, str],
         jvm: Jvm | None = None,
         ports: LinkPorts = LinkPorts(),  # noqa: B008 - it cannot be changed
+        may_call: Callable[[str], None] = _anything,
     ) -> None:
+        """`may_call` raises QueryRefused for a function (`package.module:name`) that no query may call."""
+        self.may_call = may_call
         self._ports = ports
         self._jvm = jvm or (SubmittedJvm() if SubmittedJvm.is_there() else LaunchedJvm())
         self._user = {**self._jvm.given(), **settings}
@@ -275,7 +282,9 @@ class SparkSession:
                 width = self.width(0) if there is None else self._query_width(there.slots)
                 process = self._jvm.process if is_local else None
                 jvm = None if process is None else process.pid
-                self._queries = QueryEngine(context, self._listening(context), width, jvm=jvm)
+                self._queries = QueryEngine(
+                    context, self._listening(context), width, jvm=jvm, may_call=self.may_call
+                )
             return self._queries
 
     def _has_room_for_queries(self, slots: int) -> bool:

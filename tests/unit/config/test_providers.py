@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,28 @@ def test_the_allow_list_matches_whole_names() -> None:
 @given(st.dictionaries(st.text(), st.text(st.characters(exclude_characters="$"))))
 def test_without_references_nothing_changes(values: dict[str, str]) -> None:
     assert resolve(values, {}, {}) == values
+
+
+def test_a_link_that_leads_out_of_the_allowed_paths_is_not_followed(secrets: Path) -> None:
+    inside, outside = secrets / "inside", secrets / "secrets.properties"
+    inside.mkdir()
+    (inside / "link.properties").symlink_to(outside)
+    (inside / "token").symlink_to(secrets / "token")
+    file = declared("f", "FileConfigProvider", allowed_paths=str(inside))
+    with pytest.raises(ConfigError, match=r"allowed\.paths"):
+        resolve({"a": f"${{f:{inside}/link.properties:user}}", **file})
+    folder = declared("d", "DirectoryConfigProvider", allowed_paths=str(inside))
+    with pytest.raises(ConfigError, match="has no file token"):
+        resolve({"a": f"${{d:{inside}:token}}", **folder})
+    (secrets / "way-in").symlink_to(inside)
+    (inside / "own").write_text("mine")
+    assert resolve({"a": f"${{d:{secrets}/way-in:own}}", **folder})["a"] == "mine"
+
+
+def test_what_is_no_regular_file_is_not_read(secrets: Path) -> None:
+    pipe = secrets / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        resolve({"a": f"${{file:{pipe}:user}}"})
+    with pytest.raises(ConfigError, match="has no file pipe"):
+        resolve({"a": f"${{dir:{secrets}:pipe}}"})

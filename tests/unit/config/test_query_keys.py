@@ -143,7 +143,11 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     empty, odd = tmp_path / "empty.sql", tmp_path / "odd.sql"
     empty.write_text(" \n")
     odd.write_bytes(b"SELECT \xff")
-    for file, words in ((empty, "is empty"), (odd, "cannot be read"), (tmp_path, "cannot be read")):
+    for file, words in (
+        (empty, "is empty"),
+        (odd, "cannot be read"),
+        (tmp_path, "no regular file"),
+    ):
         assert words in said(transform_sql_file=str(file))["transform.sql.file"]
         with pytest.raises(ConfigError, match=words):
             QueryConfig.parse({"transform.sql.file": str(file)})

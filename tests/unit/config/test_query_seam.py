@@ -43,7 +43,8 @@ def test_a_refused_query_is_an_error_on_its_key() -> None:
 
 def test_a_function_has_its_own_key() -> None:
     props = LEAST | {SQL: "SELECT f(value) AS value FROM records", FUNCTIONS: "nowhere:f"}
-    said = errors(validate(props, WORKER, Asked(Problem(FUNCTIONS, "no module"))))
+    able = worker(transform__functions__allowed="nowhere")
+    said = errors(validate(props, able, Asked(Problem(FUNCTIONS, "no module"))))
     assert said == {FUNCTIONS: ["no module"]}
 
 
@@ -51,8 +52,12 @@ def test_a_query_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_text("SELECT value FROM records\n")
     asked = Asked(Problem(SQL, REFUSED))
-    assert errors(validate(LEAST | {SQL_FILE: str(file)}, WORKER, asked)) == {SQL_FILE: [REFUSED]}
+    able = worker(transform__sql__file__allowed__paths=str(tmp_path))
+    said = errors(validate(LEAST | {SQL_FILE: str(file)}, able, asked))
     assert asked.queries[0].sql == "SELECT value FROM records"
+    assert said == {
+        SQL_FILE: [f"Spark refuses the query in {file}: [PARSE_SYNTAX_ERROR] (line 1, pos 13)."]
+    }, "nothing of the file"
 
 
 def test_nobody_is_asked_in_vain(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_queries_need_a_slot_beside_the_copy_that_is_there_or_may_come(
     session = SparkSession(settings)
     context: Any = object()
 
-    def engine(_context: object, _listener: object, width: int, *, jvm: int | None) -> int:
+    def engine(_context: object, _listener: object, width: int, **_: object) -> int:
         return width
 
     monkeypatch.setattr("sparkmirror.dataplane.query.engine.QueryEngine", engine)

@@ -34,6 +34,7 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from sparkmirror.errors import QueryRefused
 
+from .builtins import refused_in
 from .careful import Careful
 from .carrying import RULE, Carrying
 from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW, Edit, Feed
@@ -141,7 +142,13 @@ def _parsed(session: SparkSession, sql: str) -> DataFrame:
         session._jsparkSession.sessionState().sqlParser().parseQuery(sql)
         return session.sql(sql)
     except PySparkException as error:
-        raise QueryRefused(said_by_spark(error)) from error
+        said = said_by_spark(error)
+        if name := refused_in(said):
+            raise QueryRefused(
+                f"The query calls {name}, which reaches outside of the record.",
+                "Use what the record holds, or a function of yours (transform.functions).",
+            ) from error
+        raise QueryRefused(said) from error
     except Py4JJavaError as error:
         if is_too_deep(error):
             raise QueryRefused(*TOO_DEEP) from error

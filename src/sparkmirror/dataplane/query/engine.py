@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import SparkContext
@@ -55,11 +56,12 @@ class QueryEngine:
         width: int,
         *,
         jvm: int | None = None,
+        may_call: Callable[[str], None] = lambda function: None,
     ) -> None:
         self.context = context
         self._listener = listener
         self.driver = listener.driver
-        self._planner = Planner(context, width, listener.driver.secret)
+        self._planner = Planner(context, width, listener.driver.secret, may_call)
         self.threads = QueryThreads(jvm)
         self._changed = threading.Condition()
         self._links: dict[int, Link] = {}

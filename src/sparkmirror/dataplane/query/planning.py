@@ -19,7 +19,7 @@ from sparkmirror.dataplane.jvm_calls import CALL_ERRORS, is_gone
 from sparkmirror.dataplane.links.address import SessionSecret
 from sparkmirror.errors import QueryRefused, SparkError
 
-from . import steps
+from . import builtins, steps
 from .analysis import TOO_DEEP, Analysed, analyse, is_too_deep, said_by_spark
 from .columns import Feed
 from .functions import load
@@ -42,7 +42,15 @@ Plan = Callable[[], Analysed]
 class Planner:
     """Looks at queries, each in a session of its own. QueryRefused if one cannot be run, SparkError if Spark is gone."""
 
-    def __init__(self, context: SparkContext, width: int, secret: SessionSecret) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        width: int,
+        secret: SessionSecret,
+        may_call: Callable[[str], None],
+    ) -> None:
+        """`may_call` raises QueryRefused for a function that no query may call: terms may come from a stored position."""
+        self._may_call = may_call
         self._context = context
         self._secret = secret
         self._width = width
@@ -51,6 +59,8 @@ class Planner:
 
     def plan(self, terms: QueryTerms, memory: int) -> Plan:
         """Who looks at a query: once, or as often as it is asked if it varies."""
+        for name in terms.functions:
+            self._may_call(name)
         with _asking_spark(self._context):
             session = self._new_session()
             functions = [load(name, memory) for name in terms.functions]
@@ -103,6 +113,7 @@ class Planner:
         for name, value in _SETTINGS.items():
             if self._context.getConf().get(name) is None:
                 session.conf.set(name, value)
+        builtins.close(session)
         return session
 
 
