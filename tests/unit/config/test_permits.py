@@ -126,7 +126,8 @@ def test_nothing_is_imported_before_it_is_allowed(
     assert "acme_unlisted_policy" not in sys.modules
     with pytest.raises(RuntimeError, match="it was imported"):
         validate(
-            LEAST | {POLICY: "acme_unlisted_policy.Mine"}, worker(plugin__modules__allowed="acme_unlisted_policy")
+            LEAST | {POLICY: "acme_unlisted_policy.Mine"},
+            worker(plugin__modules__allowed="acme_unlisted_policy"),
         )
 
 
