@@ -17,8 +17,11 @@ HADOOP_VERSION := $(shell sed -n 's|.*<hadoop.version>\(.*\)</hadoop.version>.*|
 HADOOP_STAMP := build/hadoop/$(HADOOP_VERSION)/.fetched
 KAFKA_STAMP := build/kafka/$(KAFKA_VERSION)/.fetched
 
+SBOM_TOOL := build/sbom/tools/bin/cyclonedx-py
+LOCK := uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header $(UPGRADE)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test slow brokers spark-matrix peer chaos demo bench clean
+.PHONY: help setup check format test slow brokers spark-matrix peer chaos demo bench sbom lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -69,19 +72,33 @@ bench: export QUICK := $(QUICK)
 bench: setup ## side by side with MirrorMaker 2 (QUICK=1: short)
 	$(BIN)/python -m bench
 
+sbom: $(SBOM_TOOL) ## what runs, as a CycloneDX file: build/sbom/sparkmirror.cdx.json
+	$(SBOM_TOOL) requirements requirements.lock --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --of JSON -o build/sbom/sparkmirror.cdx.json
+
+lock: ## compile the locks of pyproject.toml again (needs uv; UPGRADE=--upgrade: newest versions)
+	$(LOCK) --extra aws pyproject.toml -o requirements.lock
+	$(LOCK) -c requirements.lock --extra aws --group dev pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group sbom -o requirements-sbom.lock
+
 clean: ## remove what setup and the tests made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Every file is named by its hash in the lock, also what builds PySpark's source release: so that comes first.
-$(PYTHON_STAMP): requirements.lock pyproject.toml
+$(PYTHON_STAMP): requirements-dev.lock pyproject.toml
 	$(need_tools)
 	$(PYTHON) -m venv $(VENV)
-	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.lock
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements-dev.lock > $(VENV)/setuptools.lock
 	$(PIP) --require-hashes -r $(VENV)/setuptools.lock
-	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --editable .
 	@touch $@
+
+$(SBOM_TOOL): requirements-sbom.lock
+	rm -rf build/sbom/tools
+	$(PYTHON) -m venv build/sbom/tools
+	build/sbom/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 
 # Of older versions the broker alone: make build/kafka/2.4.1/.fetched
 build/kafka/%/.fetched: pom.xml

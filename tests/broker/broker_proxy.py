@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.producer import ProduceRequest
 
@@ -258,7 +258,7 @@ def _of_nobody(batches: bytearray) -> bytes:
         end = at + _BATCH.size + _BATCH.unpack_from(batches, at)[1]
         first = at + _PRODUCER_AT
         batches[first : first + len(_NO_PRODUCER)] = _NO_PRODUCER
-        checksum = crc32c.crc32c(bytes(batches[at + _CRC_OF : end]))
+        checksum = crc32c(bytes(batches[at + _CRC_OF : end]))
         struct.pack_into(">I", batches, at + _CRC_AT, checksum)
         at = end
     return bytes(batches)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 import cramjam
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -51,7 +51,7 @@ def record(number: int, size: int = 0) -> NewRecord:
 
 def sealed(batch: bytearray) -> memoryview:
     """The batch with the checksum that its bytes have now."""
-    struct.pack_into(">I", batch, 17, crc32c.crc32c(memoryview(batch)[21:]))
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
     return memoryview(batch)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 HEADER_SIZE = 61
 CODEC_MASK = 0x07
@@ -175,7 +175,7 @@ def readdress(batch: Batch, producer_id: int, producer_epoch: int, sequence: int
     if batch.attributes & TRANSACTIONAL:
         _I16.pack_into(view, 21, batch.attributes & ~TRANSACTIONAL)
     _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
-    _U32.pack_into(view, 17, crc32c.crc32c(view[21:]))
+    _U32.pack_into(view, 17, crc32c(view[21:]))
 
 
 def repack(batch: bytearray | memoryview, body: Data, attributes: int) -> bytearray:
@@ -185,10 +185,10 @@ def repack(batch: bytearray | memoryview, body: Data, attributes: int) -> bytear
     whole[HEADER_SIZE:] = body
     _I32.pack_into(whole, 8, len(whole) - 12)
     _I16.pack_into(whole, 21, attributes)
-    _U32.pack_into(whole, 17, crc32c.crc32c(memoryview(whole)[21:]))
+    _U32.pack_into(whole, 17, crc32c(memoryview(whole)[21:]))
     return whole
 
 
 def crc_matches(view: memoryview) -> bool:
     (crc,) = _U32.unpack_from(view, 17)
-    return bool(crc == crc32c.crc32c(view[21:]))
+    return bool(crc == crc32c(view[21:]))

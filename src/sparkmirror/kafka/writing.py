@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 from .batches import HEADER_SIZE
 from .compression import compress
@@ -71,7 +71,7 @@ def batch_of(
         count,
     )
     batch[HEADER_SIZE:] = body
-    _CRC.pack_into(batch, 17, crc32c.crc32c(memoryview(batch)[21:]))
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[21:]))
     return batch
 
 
