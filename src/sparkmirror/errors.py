@@ -11,6 +11,7 @@
     ├── ReplicationError       a partition cannot go on without a person
     │   ├── RecordTooLarge     one record is larger than the target topic takes
     │   ├── CorruptBatch       what the source holds is damaged
+    │   │   └── OpensTooLarge  a batch is far larger when it is decompressed
     │   ├── TopicRecreated     a topic was deleted and created again under the same name
     │   ├── NumberingLost      what the target holds cannot be matched with the source
     │   ├── NotIdempotent      a target does not keep the numbers by which it would tell which records it has
@@ -115,6 +116,10 @@ class RecordTooLarge(ReplicationError):
 
 class CorruptBatch(ReplicationError):
     """A batch in a log is damaged: its checksum is wrong, or its records cannot be read."""
+
+
+class OpensTooLarge(CorruptBatch):
+    """A batch is larger when it is decompressed than this process opens: it may have been made to fill its memory."""
 
 
 class TopicRecreated(ReplicationError):

@@ -21,6 +21,7 @@ from kafka_tools import (
 from sparkmirror.dataplane.plan import PartitionPlan
 from sparkmirror.kafka import log
 from sparkmirror.kafka.batches import HEADER_SIZE, Batch
+from sparkmirror.kafka.compression import OpeningLimit
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.records import NewRecord as RawRecord
 from sparkmirror.kafka.records import encode
@@ -456,6 +457,25 @@ def test_a_damaged_batch_is_not_copied_and_stops_its_partition_alone(
         assert values(copied.arrived())[:10] == [row.value for row in numbered(10, 50)]
         flip(segment, len(first) + len(second) - 5)
         copied.until(task, 40)
+    assert copied.arrived() == copied.sent()
+
+
+def test_a_batch_that_becomes_too_large_stops_its_partition_alone(
+    make: Make, unique: Unique
+) -> None:
+    copied = make(2, configs={"message.timestamp.type": "LogAppendTime"})  # so it must be opened
+    zeros = [NewRecord(b"zeros", bytes(4 << 20), 0)]
+    copied.produce(zeros, compression_type="zstd", message_max_bytes=8 << 20)
+    copied.produce(numbered(5, 10, 1))
+    reports = Reports(copied, unique)
+    small = OpeningLimit(bytes=1 << 20)
+    with copied.copying(progress_topic=reports.topic, progress_interval=0.2, opening=small) as task:
+        reason = reports.failure(task, copied.topic, 0)
+        assert f"{copied.topic}-0: from offset 0 on a batch of " in reason
+        assert "becomes larger than 1048576 bytes" in reason
+        assert "raise mirror.decompressed.batch.max.bytes" in reason
+        copied.until(task, 5)
+    copied.copy(6)
     assert copied.arrived() == copied.sent()
 
 

@@ -17,6 +17,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.formats.offset_map import offset_map_topic
 from sparkmirror.formats.progress import progress_topic
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.compression import LIMIT_KEY, RATIO_KEY, OpeningLimit
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from sparkmirror.kafka.settings import ClientSettings, client_settings
 from sparkmirror.transforms.chain import TransformChain
@@ -170,7 +171,18 @@ def _copy_settings(
         offset_syncs_at_source=config.offset_syncs_location == "source",
         offset_map_topic=offset_map_topic(config.source_alias) if config.emit_offset_syncs else "",
         progress_topic=progress_topic(config.source_alias),
+        opening=OpeningLimit(
+            _positive(mirror, LIMIT_KEY, default.opening.bytes),
+            _positive(mirror, RATIO_KEY, default.opening.ratio),
+        ),
     )
+
+
+def _positive(values: Mapping[str, str], name: str, default: int) -> int:
+    value = _whole(values, name, default)
+    if value < 1:
+        raise ConfigError(f"{name}={value} is less than 1.", f"Correct {name}.")
+    return value
 
 
 def _whole(values: Mapping[str, str], name: str, default: int) -> int:

@@ -16,6 +16,7 @@ from sparkmirror.errors import KafkaError
 from sparkmirror.formats.position import Position
 from sparkmirror.formats.progress import RunsOn
 from sparkmirror.kafka.cluster import Cluster, back_off
+from sparkmirror.kafka.compression import limit_opening
 
 from .addressing import Sent
 from .fetching import Fetcher
@@ -76,6 +77,7 @@ class CopyTask:
         """`link`: to the driver, who shares rate limits out; None: every task keeps the share that it begins with."""
         self._plan = plan
         self._settings = plan.settings
+        limit_opening(plan.settings.opening)  # a process runs one task
         self._stopped = stopped
         self._source = Cluster(plan.source)
         self._target = Cluster(plan.target)

@@ -215,7 +215,8 @@ class PartitionCopy:
             self.fetch_trouble = messages.CORRUPT_MESSAGE
             self.fetch_error = CorruptBatch(
                 f"{self.plan}: from offset {self.fetch_offset} on {error.message}",
-                "Check the disks of the source's brokers (another replica may be whole); the copy goes on by itself. To leave "
+                error.remedy
+                or "Check the disks of the source's brokers (another replica may be whole); the copy goes on by itself. To leave "
                 "the damaged records out, set the position of the partition behind them.",
             )
             return
@@ -241,7 +242,7 @@ class PartitionCopy:
     def push(self, piece: Piece) -> None:
         """Take in one piece to be sent."""
         self._ready.append(piece)
-        self._count(len(piece.view))
+        self._count(piece.size)
 
     def _count(self, size: int) -> None:
         self.ready_bytes += size
@@ -290,7 +291,7 @@ class PartitionCopy:
                 and len(piece.view) < self._addresser.limit
             ):
                 self._ready.popleft()
-                size = len(piece.view)
+                size = piece.size
                 self.ready_bytes -= size
                 self._budget.used -= size
                 self._window.append(self._addresser.verbatim(piece, piece.batch))
@@ -316,7 +317,7 @@ class PartitionCopy:
         """The next piece; with more waiting behind it, small ones together, since a request carries one batch a partition."""
         ready = self._ready
         first = ready.popleft()
-        size = len(first.view)
+        size, held = len(first.view), first.size
         taken = [first]
         if first.is_small:
             codec = first.codec
@@ -326,7 +327,8 @@ class PartitionCopy:
                     break
                 taken.append(ready.popleft())
                 size += len(piece.view)
-        self._count(-size)
+                held += piece.size
+        self._count(-held)
         return taken
 
     # -- answers ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.formats.position import Position
+from sparkmirror.kafka.compression import OpeningLimit
 from sparkmirror.kafka.fetch import FetchLimits, TopicPartition
 from sparkmirror.kafka.settings import ClientSettings
 from sparkmirror.transforms.chain import TransformChain
@@ -66,6 +67,10 @@ class CopySettings:
     max_request_bytes: int = 8 << 20
     buffer_bytes: int = 24 << 20
     partition_buffer_bytes: int = 12 << 20
+    opened_bytes: int = 64 << 20
+    """Of opened records a partition has no more on their way before it opens the next batch."""
+    opening: OpeningLimit = OpeningLimit()  # noqa: RUF009 - it cannot be changed
+    """How large a batch may become when it is opened."""
     merge_bytes: int = 256 << 10
     offset_lag_max: int = 100
     offset_syncs_topic: str = ""

@@ -34,7 +34,7 @@ from .stream import Piece
 _OPEN_PIECES = (
     10  # as many as may be under way: opened records take several times the room of their batch
 )
-
+_MERGED_IN_MEMORY = 2  # what small batches take there, as a multiple of their bytes
 _NEVER_OLDER = 1 << 62
 
 
@@ -114,6 +114,8 @@ class _Step:
 
     offset: int
     fingerprint: Fingerprint
+    size: int
+    """What its records take in memory."""
     lanes: list[tuple[Counted, int]]
 
     @property
@@ -204,7 +206,7 @@ class RecordCopy(PartitionCopy):
         """Open pieces and give them to their lanes, a few at a time."""
         while self._ready and not self.wanted and self.active and self._has_room():
             piece = self._ready.popleft()
-            self._count(-len(piece.view))
+            self._count(-piece.size)
             try:
                 parts = self._routing.split(piece)
             except CorruptBatch as error:
@@ -232,16 +234,17 @@ class RecordCopy(PartitionCopy):
 
     def _has_room(self) -> bool:
         if len(self._steps) < _OPEN_PIECES:
-            return True
+            return sum(step.size for step in self._steps) < self._settings.opened_bytes
         waiting = sum(lane.ready_bytes for lane in self._lanes.values())
-        return self._ready[0].is_small and waiting < self._settings.merge_bytes
+        return self._ready[0].is_small and waiting < _MERGED_IN_MEMORY * self._settings.merge_bytes
 
     def _stop_at(self, piece: Piece, error: CorruptBatch) -> None:
         self.fetch_trouble = messages.CORRUPT_MESSAGE
         self.fetch_error = CorruptBatch(
             f"{self.plan}: from offset {piece.first_offset} on {error.message}",
-            "Transforms need records that can be read. To leave the damaged ones out, set the position of the partition behind "
-            "them.",
+            error.remedy
+            or "Transforms need records that can be read. To leave the damaged ones out, set the position of the partition "
+            "behind them.",
         )
         self._ready.clear()
         self._count(-self.ready_bytes)
@@ -254,7 +257,8 @@ class RecordCopy(PartitionCopy):
             if lane.take(part):
                 taken.append((lane, lane.pushed))
         if taken:
-            self._steps.append(_Step(offset, fingerprint, taken))
+            size = sum(part.size for _, part in parts)
+            self._steps.append(_Step(offset, fingerprint, size, taken))
         elif self._steps:  # nothing of it is to be written: it is done with the one before
             self._steps[-1].offset, self._steps[-1].fingerprint = offset, fingerprint
         else:

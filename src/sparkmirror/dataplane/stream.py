@@ -42,6 +42,7 @@ class Piece:
         "max_timestamp",
         "opened",
         "original",
+        "size",
         "stretches",
         "view",
     )
@@ -71,6 +72,15 @@ class Piece:
         """The batch as it was read, where gaps were closed: only there do the records have their offsets."""
         self.stretches = stretches
         """Where gaps were closed: the numbers and the offsets of the records before which they were."""
+        self.size = len(view)
+        """What it takes in memory."""
+        if opened is not None:
+            if isinstance(opened, RecordColumns):
+                self.size += records.held_bytes(opened.values)
+            else:
+                self.size += records.held_bytes([record.value for record in opened])
+        if original is not None:
+            self.size += len(original)
 
     @property
     def is_small(self) -> bool:

@@ -7,10 +7,12 @@ which is what Java's clients and brokers use.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import cramjam
 
-from sparkmirror.errors import CorruptBatch
+from sparkmirror.errors import CorruptBatch, OpensTooLarge
 
 from .batches import Data
 
@@ -29,14 +31,17 @@ _LZ4_HAS_SIZE, _LZ4_HAS_DICTIONARY = 0x08, 0x01
 _XXH32_1, _XXH32_2, _XXH32_3 = 2654435761, 2246822519, 3266489917
 _XXH32_4, _XXH32_5 = 668265263, 374761393
 _U32 = 0xFFFFFFFF
-_LZ4_BEST = 255
-"""No more than that for a byte."""
 _SNAPPY_BLOCK = 32 * 1024
 _SNAPPY_HEAD = b"\x82SNAPPY\x00" + struct.pack(
     ">ii", 1, 1
 )  # Java's framing: magic, version, oldest reader
 _SNAPPY_MAGIC = _SNAPPY_HEAD[:8]
 _SIZE = struct.Struct(">i")
+LIMIT_KEY, RATIO_KEY = "mirror.decompressed.batch.max.bytes", "mirror.decompressed.batch.max.ratio"
+_ALWAYS = 16 << 20
+_FIRST_ROOM, _LIKELY_RATIO, _GROWTH = 64 << 10, 8, 4
+_NO_ROOM = "failed to write whole buffer"
+"""What cramjam says where the result does not fit."""
 
 
 def compress(codec: int, data: Data) -> Data:
@@ -54,22 +59,85 @@ def compress(codec: int, data: Data) -> Data:
     raise _unknown(codec)
 
 
+@dataclass(frozen=True, slots=True)
+class OpeningLimit:
+    """How large a batch may become when it is opened: a few bytes of zeros may become gigabytes."""
+
+    bytes: int = 256 << 20
+    ratio: int = 1000
+    """How many bytes for each one of the batch."""
+
+    def of(self, size: int) -> int:
+        """The most that a batch of this size may become. Small ones may become 16 MiB, whatever the ratio."""
+        return min(self.bytes, max(_ALWAYS, self.ratio * size))
+
+    def require(self, size: int, opened: int) -> None:
+        """OpensTooLarge if so many bytes are more than a batch of this size may become."""
+        if opened > self.of(size):
+            raise self.refusal(size)
+
+    def refusal(self, size: int) -> OpensTooLarge:
+        return OpensTooLarge(
+            f"a batch of {size} bytes becomes larger than {self.of(size)} bytes when it is opened.",
+            f"If it is to be copied, raise {LIMIT_KEY} ({self.bytes}) or {RATIO_KEY} ({self.ratio}).",
+        )
+
+
+class _Process:
+    """What counts in this process: the limit of the one task that it runs, or the default."""
+
+    limit = OpeningLimit()
+
+
+def limit_opening(limit: OpeningLimit) -> None:
+    """From now on batches that this process opens become no larger."""
+    _Process.limit = limit
+
+
+def opening_limit() -> OpeningLimit:
+    return _Process.limit
+
+
 def decompress(codec: int, data: Data) -> bytearray:
-    """The records as they are read, in a buffer of their own."""
+    """The records as they are read, in a buffer of their own; OpensTooLarge where they are more than `opening_limit` allows."""
+    view = memoryview(data)
+    limit, size = _Process.limit, len(view)
     try:
         if codec == NONE:
-            return bytearray(data)
+            return bytearray(view)
         if codec == LZ4:
-            return _lz4_whole(memoryview(data))
+            return _lz4_whole(view, limit)
         if codec == ZSTD:
-            return bytearray(cramjam.zstd.decompress(data))
+            return _into(cramjam.zstd.decompress_into, view, limit)
         if codec == SNAPPY:
-            return _snappy_whole(memoryview(data))
+            return _snappy_whole(view, limit)
         if codec == GZIP:
-            return bytearray(cramjam.gzip.decompress(data))
+            return _into(cramjam.gzip.decompress_into, view, limit)
     except (cramjam.DecompressionError, struct.error, ValueError) as error:
+        if _NO_ROOM in str(error):
+            raise limit.refusal(size) from error
         raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
     raise _unknown(codec)
+
+
+def _into(
+    read: Callable[[Data, bytearray], int], data: memoryview, limit: OpeningLimit
+) -> bytearray:
+    """Decompress into a buffer that grows, since these formats do not say beforehand how much it will be."""
+    most = limit.of(len(data))
+    room = min(most, max(_FIRST_ROOM, _LIKELY_RATIO * len(data)))
+    while True:
+        whole = bytearray(room)
+        try:
+            filled = read(data, whole)
+        except cramjam.DecompressionError:
+            if room == most:
+                raise
+            del whole  # before there is room for the next
+            room = min(most, _GROWTH * room)
+            continue
+        del whole[filled:]
+        return whole
 
 
 def _lz4_frame(data: memoryview) -> bytes:
@@ -84,13 +152,13 @@ def _lz4_frame(data: memoryview) -> bytes:
     return b"".join([*parts, _LZ4_END])
 
 
-def _lz4_whole(data: memoryview) -> bytearray:
+def _lz4_whole(data: memoryview, limit: OpeningLimit) -> bytearray:
     """Java's frames block by block, several times as fast as by a reader of streams; all others by that.
 
-    Also those whose blocks are so many and small that what they may hold is more than any frame of that size does.
+    Also those whose blocks are so many and small that what they may hold is more than a batch of that size may become.
     """
     if data[:6] != _LZ4_PLAIN:
-        return bytearray(cramjam.lz4.decompress(data))
+        return _into(cramjam.lz4.decompress_into, data, limit)
     blocks: list[tuple[int, memoryview]] = []
     position = len(_LZ4_HEAD)
     while (size := _LZ4_SIZE.unpack_from(data, position)[0]) != 0:
@@ -99,8 +167,8 @@ def _lz4_whole(data: memoryview) -> bytearray:
         blocks.append((size, data[position : position + length]))
         position += length
     is_all = position + len(_LZ4_END) == len(data)
-    if not is_all or (len(blocks) - 1) * _LZ4_BLOCK > _LZ4_BEST * len(data):
-        return bytearray(cramjam.lz4.decompress(data))
+    if not is_all or len(blocks) * _LZ4_BLOCK > limit.of(len(data)):
+        return _into(cramjam.lz4.decompress_into, data, limit)
     whole = bytearray(len(blocks) * _LZ4_BLOCK)
     room, end = memoryview(whole), 0
     for size, block in blocks:
@@ -157,16 +225,19 @@ def _snappy_blocks(data: memoryview) -> bytearray:
     return out
 
 
-def _snappy_whole(data: memoryview) -> bytearray:
-    """Java frames snappy in blocks; other clients send it bare."""
+def _snappy_whole(data: memoryview, limit: OpeningLimit) -> bytearray:
+    """Java frames snappy in blocks; other clients send it bare. Each block says how large it becomes."""
     if data[:8] != _SNAPPY_MAGIC:
+        limit.require(len(data), cramjam.snappy.decompress_raw_len(data))
         return bytearray(cramjam.snappy.decompress_raw(data))
     out = bytearray()
     position = len(_SNAPPY_HEAD)
     while position < len(data):
         (size,) = _SIZE.unpack_from(data, position)
         position += _SIZE.size
-        out += memoryview(cramjam.snappy.decompress_raw(data[position : position + size]))
+        block = data[position : position + size]
+        limit.require(len(data), len(out) + cramjam.snappy.decompress_raw_len(block))
+        out += memoryview(cramjam.snappy.decompress_raw(block))
         position += size
     return out
 

@@ -16,11 +16,13 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from sparkmirror.errors import CorruptBatch
 
 from . import legacy
-from .batches import CODEC_MASK, HEADER_SIZE, NO_TIMESTAMP, magic_of
-from .compression import LZ4, decompress
+from .batches import CODEC_MASK, HEADER_SIZE, NO_TIMESTAMP, Batch, magic_of
+from .compression import NONE, decompress, opening_limit
 from .writing import batch_of
 
 Headers = list[tuple[str, bytes | None]]
+RECORD_BYTES = 100
+"""What a record takes in memory beside its value, about."""
 
 
 class Record(Protocol):
@@ -90,7 +92,10 @@ def decode(view: memoryview) -> list[Record]:
     """The records of one batch of any magic; LogAppendTime batches give the append time to every record."""
     try:
         if magic_of(view) >= 2:
-            return cast("list[Record]", list(DefaultRecordBatch(_plain(view))))
+            plain = _plain(view)
+            opened = len(plain) + RECORD_BYTES * Batch(view).count
+            opening_limit().require(len(view), opened)
+            return cast("list[Record]", list(DefaultRecordBatch(plain)))
         return list(legacy.messages(view))
     except (CodecError, cramjam.DecompressionError, ValueError, EOFError, OSError) as error:
         # Also a header key that is not UTF-8 (a ValueError): Kafka allows no other, but brokers do not look.
@@ -98,12 +103,13 @@ def decode(view: memoryview) -> list[Record]:
 
 
 def _plain(view: memoryview) -> memoryview | bytearray:
-    """A batch as the codec reads it: what it would take long to decompress is decompressed."""
-    if view[22] & CODEC_MASK != LZ4:
+    """A batch as the codec reads it, decompressed: by itself it would do that without a limit, and lz4 slowly."""
+    codec = view[22] & CODEC_MASK
+    if codec == NONE:
         return view
     batch = bytearray(view[:HEADER_SIZE])
     batch[22] &= ~CODEC_MASK
-    batch += decompress(LZ4, view[HEADER_SIZE:])
+    batch += decompress(codec, view[HEADER_SIZE:])
     return batch
 
 
@@ -140,6 +146,11 @@ def _timed(timestamps: Sequence[int], now: int) -> Sequence[int]:
 def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
     """A batch of our own records (positions, syncs, progress): uncompressed, no producer id."""
     return encode([NewRecord(0, timestamp, key, value, []) for key, value in records], 0)
+
+
+def held_bytes(values: Sequence[bytes | None]) -> int:
+    """What records with these values take in memory, about."""
+    return sum(map(len, filter(None, values))) + RECORD_BYTES * len(values)
 
 
 def same_content(one: Record, other: Record) -> bool:

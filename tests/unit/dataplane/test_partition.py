@@ -16,7 +16,7 @@ from sparkmirror.dataplane.stream import SMALL_BATCH
 from sparkmirror.errors import CorruptBatch, RecordTooLarge
 from sparkmirror.formats.position import Fingerprint, Numbering, Position
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.batches import HEADER_SIZE, Batch, crc_of
+from sparkmirror.kafka.batches import HEADER_SIZE, LOG_APPEND_TIME, Batch, crc_of
 from sparkmirror.kafka.cluster import NO_TOPIC_ID
 from sparkmirror.kafka.fetch import FetchLimits
 from sparkmirror.kafka.records import NewRecord
@@ -370,6 +370,19 @@ def test_damage_stops_reading_after_what_is_whole() -> None:
     copy.restart(copy.position)
     assert copy.fetch_trouble == messages.NONE
     assert copy.fetch_error is None
+
+
+def test_what_was_opened_counts_as_what_it_takes_in_memory() -> None:
+    """Records of a topic with LogAppendTime are opened when they are read."""
+    zeros = NewRecord(0, 1_700_000_000_000, b"k", bytes(1 << 20), [])
+    view = batch([zeros], codec=4, attributes=LOG_APPEND_TIME)
+    budget = Budget(1 << 30)
+    copy, log = new_copy(budget=budget), TargetLog()
+    copy.feed(fetched([view]))
+    assert len(view) < 1000
+    assert budget.used == copy.ready_bytes > 1 << 20
+    drain(copy, log)
+    assert (budget.used, copy.ready_bytes) == (0, 0)
 
 
 def test_the_epoch_for_the_next_fetch_is_that_of_the_last_batch_read() -> None:

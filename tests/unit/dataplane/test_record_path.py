@@ -140,25 +140,26 @@ def play(copier: Copier, action: str, number: int) -> None:
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(_batches, st.sampled_from(CHAINS), _script)
+@given(_batches, st.sampled_from(CHAINS), _script, st.sampled_from([1, 64 << 20]))
 def test_every_record_arrives_once_whatever_is_killed(
     world: type[World],
     shapes: list[tuple[list[tuple[int, bool]], int, int, int]],
     chain: TransformChain,
     script: list[tuple[str, int]],
+    opened_bytes: int,
 ) -> None:
     made = world()
     made.target.create("B.t")
     rows = fill(made, shapes)
-    copier = made.copier(chain)
+    copier = made.copier(chain, opened_bytes=opened_bytes)
     for action, number in script:
         if action == "kill":
-            copier = made.copier(chain)
+            copier = made.copier(chain, opened_bytes=opened_bytes)
         else:
             play(copier, action, number)
         assert copier.error is None
         assert copier.losses == []
-    last = made.converge(chain)
+    last = made.converge(chain, opened_bytes=opened_bytes)
     assert last.losses == []
     assert made.target.contents() == routed(chain, rows)
     assert last.copy.position.offset == made.log.end - 1

@@ -23,6 +23,7 @@ from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import CorruptBatch, QueryFailed, ReplicationError
 from sparkmirror.formats.position import NO_FINGERPRINT, Position, TargetPosition
 from sparkmirror.kafka import messages
+from sparkmirror.kafka.records import held_bytes
 from sparkmirror.transforms.record import ConnectRecord
 
 from .dead_letters import DeadLetters
@@ -41,6 +42,8 @@ class _Asked:
 
     portion: Portion
     piece: Slice
+    size: int
+    """What its records take in memory."""
     is_answered: bool = False
     outcome: Outcome | None = None
     """What becomes of it, when that is known of all slices before it as well."""
@@ -98,8 +101,13 @@ class QueryCopy(RecordCopy):
             self._ready
             and self.active
             and len(self._asked) + len(self._steps) < _MOST_ASKED
+            and self._opened_bytes() < self._settings.opened_bytes
             and isinstance(self._routing, QueryRouting)
         )
+
+    def _opened_bytes(self) -> int:
+        asked = sum(each.size for each in self._asked)
+        return asked + sum(step.size for step in self._steps)
 
     def next_slice(self) -> Slice | None:
         """The next records for the query."""
@@ -112,8 +120,10 @@ class QueryCopy(RecordCopy):
                 return None
             for piece, _ in portion.pieces:
                 self._ready.popleft()
-                self._count(-len(piece.view))
-            asked = _Asked(portion, Slice(portion.rows, self))
+                self._count(-piece.size)
+            asked = _Asked(
+                portion, Slice(portion.rows, self), held_bytes(portion.rows.column("value"))
+            )
             self._asked.append(asked)
             if portion.rows:
                 return asked.piece
