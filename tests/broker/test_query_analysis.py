@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -264,6 +265,8 @@ def test_a_query_may_be_nested_deeply(spark: SparkSession) -> None:
         ("current_user()", "current_user"),
         ("input_file_name()", "input_file_name"),
         ("version()", "version"),
+        ("xpath_string(CAST(value AS STRING), '/a')", "xpath_string"),
+        ("CAST(xpath('<a/>', '/a') AS STRING)", "xpath"),
     ],
 )
 def test_functions_that_reach_outside_are_not_there(
@@ -292,6 +295,27 @@ def test_relations_that_are_not_the_records_are_not_read(
 ) -> None:
     said = refusal(spark, f"SELECT CAST(r.value AS STRING) AS value FROM records r, {relation}")  # noqa: S608 - of names that we have made
     assert "NOT_FOUND" in said or "UNRESOLVABLE" in said or "cannot be found" in said, said
+
+
+@pytest.mark.parametrize(
+    "text", ["${env:HOME}", "${system:user.dir}", "${spark.app.name}", "${sparkconf:spark.master}"]
+)
+def test_nothing_of_the_environment_is_put_into_a_query(
+    spark: SparkSession, desk: Desk, text: str
+) -> None:
+    assert set(values(desk, f"SELECT '{text}' AS value FROM records")) == {text.encode()}  # noqa: S608 - of names that we have made
+    assert "home" not in refusal(spark, f"SELECT {text} AS value FROM records").lower()  # noqa: S608 - of names that we have made
+
+
+def test_no_address_is_asked_while_a_query_is_looked_at(spark: SparkSession) -> None:
+    """Constant expressions are evaluated in the driver."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/dtd"
+        text = f'<!DOCTYPE a SYSTEM "{address}"><a>t</a>'
+        refusal(spark, f"SELECT value FROM records WHERE xpath_string('{text}', '/a') = 't'")  # noqa: S608 - of names that we have made
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 @pytest.mark.parametrize("command", ["SET spark.app.name=x", "SET VAR a = 1", "ADD JAR '/x.jar'"])

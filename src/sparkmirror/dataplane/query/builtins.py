@@ -1,7 +1,8 @@
 """The functions of Spark that a query may call: a session in; the same out, with no others in it.
 
-A query sees the record and nothing else: no class of the JVM, no file (descriptors of protobuf, schemas of XML), nothing that
-depends on where it runs. What a newer Spark adds is not there before it is listed here.
+A query sees the record and nothing else: no class of the JVM, no file or address (descriptors of protobuf, schemas of XML, the
+DTD that a document names), no environment, nothing that depends on where it runs. What a newer Spark adds is not there before
+it is listed here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pyspark.sql import SparkSession
 _REFUSED = """
 current_catalog current_database current_path current_schema current_user from_avro from_protobuf from_xml
 input_file_block_length input_file_block_start input_file_name java_method reflect schema_of_avro schema_of_xml session_user
-to_avro to_protobuf try_reflect user version
+to_avro to_protobuf try_reflect user version xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number
+xpath_short xpath_string
 """
 _ALLOWED = r"""
 ! % & * + - / < << <= <=> = == > >= >> >>> ^ abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value
@@ -67,16 +69,17 @@ tuple_union_theta_double tuple_union_theta_integer typeof ucase unbase64 unhex u
 unix_nanos unix_seconds unix_timestamp upper url_decode url_encode uuid validate_utf8 var_pop var_samp variance
 variant_array_append variant_delete variant_get variant_insert variant_set variant_strip_nulls vector_avg
 vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize vector_sum weekday weekofyear when
-width_bucket window window_time xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short
-xpath_string xxhash64 year zeroifnull zip_with | ~
+width_bucket window window_time xxhash64 year zeroifnull zip_with | ~
 """
 REFUSED: Final = frozenset(_REFUSED.split())
 """They reach outside of the record."""
 ALLOWED: Final = frozenset(_ALLOWED.split())
 """All others that Spark 4.3 has; Spark 4.0 to 4.2 have some of them."""
 
-_OUTSIDE: Final = {"spark.sql.runSQLOnFiles": "false"}
-"""Relations that are files."""
+_OUTSIDE: Final = {
+    "spark.sql.runSQLOnFiles": "false",  # relations that are files
+    "spark.sql.variable.substitute": "false",  # ${env:NAME}, ${system:name}, ${spark.name}, in the text of a query
+}
 _CATALOGS = "spark.sql.catalog."
 
 
