@@ -153,6 +153,11 @@ class MirrorMakerConfig:
         has_checkpoints = not checkpoint_problems(self.connector_config(pair, "checkpoint"))
         return ("source", "checkpoint", "heartbeat") if has_checkpoints else ("source", "heartbeat")
 
+    @property
+    def names_providers(self) -> bool:
+        """Whether the file says which config providers there are; else all three are, for its own references alone."""
+        return "config.providers" in self._raw
+
     def written_config(self, pair: SourceAndTarget, connector: ConnectorKind) -> dict[str, str]:
         """The same with references as they are: so it is kept in the config topic, without secrets."""
         found = {name: self._raw[name] for name in self._raw if name in _CONNECTOR_NAMES}

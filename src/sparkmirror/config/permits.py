@@ -100,6 +100,8 @@ class Permits:
     roots: tuple[Path, ...] = ()
     urls: frozenset[str] = frozenset()
     trusted: frozenset[tuple[Kind, str]] = frozenset()
+    references: frozenset[str] | None = None
+    """The references to config providers that stored configs may have; None: any to those that the worker's file names."""
 
     @classmethod
     def parse(

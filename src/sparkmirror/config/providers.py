@@ -80,15 +80,37 @@ def resolve_named(
     values: Mapping[str, str],
     settings: Mapping[str, str],
     environment: Mapping[str, str] | None = None,
+    known: frozenset[str] | None = None,
 ) -> dict[str, str]:
     """`values` with the references to providers that `settings` name, and to no others.
 
     For connector configs on a worker: whoever may send one must not be able to read the worker's
-    files and environment unless the worker's owner says so.
+    files and environment unless the worker's owner says so. With `known`, the references that the
+    owner has written, any other one is an error.
     """
     if "config.providers" not in settings:
         return dict(values)
+    if known is not None:
+        _require_known(values, _providers(settings, {}), known)
     return resolve(values, environment, settings)
+
+
+def references(values: Mapping[str, str]) -> frozenset[str]:
+    """All `${provider:path:key}` in these values, whether there is such a provider or not."""
+    return frozenset(match[0] for value in values.values() for match in _REFERENCE.finditer(value))
+
+
+def _require_known(
+    values: Mapping[str, str], providers: Mapping[str, Provider], known: frozenset[str]
+) -> None:
+    for name, value in values.items():
+        for match in _REFERENCE.finditer(value):
+            if match[1] in providers and match[0] not in known:
+                raise Reference(match[0], "", "", name).fail(
+                    "the file of this process does not contain that reference",
+                    "Whoever writes to the config topic may not read files and variables. If another node has a newer file, "
+                    "start this one with it too; or name the providers in the file (config.providers).",
+                )
 
 
 def _resolve_value(name: str, value: str, providers: Mapping[str, Provider]) -> str:

@@ -22,7 +22,7 @@ from sparkmirror.config.flows import ConnectorKind, MirrorMakerConfig, SourceAnd
 from sparkmirror.config.heartbeat import HeartbeatConfig
 from sparkmirror.config.link_ports import LinkPorts
 from sparkmirror.config.permits import Permits
-from sparkmirror.config.providers import STANDARD_PROVIDERS
+from sparkmirror.config.providers import STANDARD_PROVIDERS, references
 from sparkmirror.config.query import QueryConfig
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.source_settings import SourceSettings, source_settings
@@ -102,6 +102,23 @@ class FlowWorker:
         self._wait(now)
 
 
+def worker_of(config: MirrorMakerConfig, pair: SourceAndTarget) -> WorkerConfig:
+    """The config of a pair's worker.
+
+    Whoever writes to the config topic is not whoever has written the file: a stored config may name and refer to what the file
+    does, and no more.
+    """
+    worker = WorkerConfig.parse(
+        {**STANDARD_PROVIDERS, **config.worker_config(pair), **config.mirror}
+    )
+    kinds = config.connector_kinds(pair)
+    permits = worker.permits.trusting(config.connector_config(pair, kind) for kind in kinds)
+    if not config.names_providers:
+        written = (references(config.written_config(pair, kind)) for kind in _CHECKS)
+        permits = replace(permits, references=frozenset().union(*written))
+    return replace(worker, permits=permits)
+
+
 class MirrorMaker:
     """All pairs of one properties file, in one process with one Spark session."""
 
@@ -135,14 +152,10 @@ class MirrorMaker:
         ]
 
     def _assemble(self, config: MirrorMakerConfig, pair: SourceAndTarget) -> Assembled:
-        worker = WorkerConfig.parse(
-            {**STANDARD_PROVIDERS, **config.worker_config(pair), **config.mirror}
-        )
+        worker = worker_of(config, pair)
         kinds = config.connector_kinds(pair)
         given = {kind: config.connector_config(pair, kind) for kind in kinds}
-        # Whoever writes to the config topic is not whoever has written the file.
         self._permits = self._permits.trusting(given.values())
-        worker = replace(worker, permits=worker.permits.trusting(given.values()))
         for kind, props in given.items():
             settings = _CHECKS[kind](props, worker)
             if isinstance(settings, SourceSettings):

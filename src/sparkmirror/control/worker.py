@@ -214,9 +214,10 @@ class Worker:
         ]
 
     def _resolved(self, props: Mapping[str, str]) -> dict[str, str]:
-        resolved = resolve_named(props, self._config.raw)
+        permits = self._config.permits
+        resolved = resolve_named(props, self._config.raw, known=permits.references)
         VEIL.learn(resolved)
-        self._config.permits.require(resolved)  # whoever has written it, and wherever
+        permits.require(resolved)  # whoever has written it, and wherever
         return resolved
 
     # -- tasks ------------------------------------------------------------------------------------
