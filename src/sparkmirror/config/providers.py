@@ -22,6 +22,7 @@ from sparkmirror.config.keys import java_trim, split_list
 from sparkmirror.config.properties import load_properties
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
+from sparkmirror.policy.java_pattern import JavaPattern
 
 _REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}", re.DOTALL)
 _KAFKA = "org.apache.kafka.common.config.provider"
@@ -182,12 +183,12 @@ class _EnvironmentProvider:
     """`${env:NAME}`: an environment variable whose whole name matches the allow list."""
 
     environment: Mapping[str, str]
-    allowed: re.Pattern[str]
+    allowed: JavaPattern
 
     def __call__(self, reference: Reference) -> str:
         if reference.path.strip():
             raise reference.fail("environment variables have no path", "Write ${env:NAME}.")
-        if not self.allowed.fullmatch(reference.key):
+        if not self.allowed.matches(reference.key):
             raise reference.fail(
                 f"allowlist.pattern does not allow {reference.key}", "Widen the pattern."
             )

@@ -12,6 +12,7 @@ from sparkmirror.config.keys import Importance, Key, KeyType, Problem, parse
 from sparkmirror.config.validators import Between, OneOf
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
+from sparkmirror.policy.java_pattern import JavaPattern
 
 SQL, SQL_FILE, TOPICS = "transform.sql", "transform.sql.file", "transform.topics"
 FUNCTIONS = "transform.functions"
@@ -141,7 +142,7 @@ class QueryConfig:
     timeout_ms: int
     memory_mb: int
     may_vary: bool
-    _pattern: re.Pattern[str] = field(repr=False, compare=False)
+    _pattern: JavaPattern = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, props: Mapping[str, str]) -> Self | None:
@@ -164,7 +165,7 @@ class QueryConfig:
 
     def asks(self, topic: str) -> bool:
         """Whether the records of a source topic pass through it."""
-        return self._pattern.fullmatch(topic) is not None
+        return self._pattern.matches(topic)
 
 
 def _sql(props: Mapping[str, str]) -> str | None:

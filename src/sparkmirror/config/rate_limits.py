@@ -11,6 +11,7 @@ from sparkmirror.config.keys import Importance, Key, KeyType, Problem, parse
 from sparkmirror.config.validators import Between, invalid
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
+from sparkmirror.policy.java_pattern import JavaPattern
 
 FLOW_LIMIT, TOPIC_LIMIT = "mirror.rate.limit.bytes", "mirror.rate.limit.topic.bytes"
 RATE_LIMITS = "mirror.rate.limit"
@@ -24,9 +25,7 @@ class RateLimitConfig:
 
     flow: int = 0
     topics: tuple[tuple[str, int], ...] = ()
-    _compiled: tuple[tuple[re.Pattern[str], int], ...] = field(
-        init=False, repr=False, compare=False
-    )
+    _compiled: tuple[tuple[JavaPattern, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         compiled = tuple(
@@ -42,7 +41,7 @@ class RateLimitConfig:
 
     def topic(self, name: str) -> int:
         """The cap of the first rule that matches a source topic; 0 if none does."""
-        return next((limit for pattern, limit in self._compiled if pattern.fullmatch(name)), 0)
+        return next((limit for pattern, limit in self._compiled if pattern.matches(name)), 0)
 
 
 def _rules(items: Iterable[str]) -> tuple[tuple[str, int], ...]:

@@ -10,6 +10,7 @@ from typing import Self
 from sparkmirror.config.validators import invalid
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
+from sparkmirror.policy.java_pattern import JavaPattern
 
 TARGET_PARTITIONS = "target.partitions"
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
@@ -21,9 +22,7 @@ class TargetPartitions:
     """Rules in the order in which they are tried: a pattern for whole topic names, and a number."""
 
     rules: tuple[tuple[str, int], ...] = ()
-    _compiled: tuple[tuple[re.Pattern[str], int], ...] = field(
-        init=False, repr=False, compare=False
-    )
+    _compiled: tuple[tuple[JavaPattern, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         compiled = tuple(
@@ -39,7 +38,7 @@ class TargetPartitions:
 
     def count(self, topic: str) -> int | None:
         """The number of partitions that the first matching rule gives a topic's copy; None: as many as the topic has."""
-        return next((count for pattern, count in self._compiled if pattern.fullmatch(topic)), None)
+        return next((count for pattern, count in self._compiled if pattern.matches(topic)), None)
 
 
 def _rule(item: str) -> tuple[str, int]:

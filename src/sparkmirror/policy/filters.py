@@ -7,33 +7,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.java_regex import UnsupportedPattern, translate
+from sparkmirror.policy.java_pattern import JavaPattern
+from sparkmirror.policy.java_regex import UnsupportedPattern
 from sparkmirror.policy.naming import ReplicationPolicy, is_cycle
 
-_NOTHING = re.compile(r"(?!)")
+_NOTHING = "(?!)"
 
 
-def compile_java_patterns(items: Sequence[str], key: str) -> re.Pattern[str]:
-    """One pattern for all `items`; use `fullmatch`. No items match nothing.
+def compile_java_patterns(items: Sequence[str], key: str) -> JavaPattern:
+    """One pattern for all `items`. No items match nothing.
 
     Java joins the items with `|` before it compiles them, so an item may rely on its neighbours
     (`(a` and `b)` are one group, a leading `(?i)` counts for all): the same is done here.
     """
-    if not items:
-        return _NOTHING
     try:
-        return _compile("|".join(items))
+        return _compile("|".join(items) if items else _NOTHING, key)
     except UnsupportedPattern as error:
-        item = _culprit(items)
+        item = _culprit(items, key)
         raise ConfigError(
             f"{key} has the pattern {item!r}, which cannot be used: {error.what}.", error.remedy
         ) from error
 
 
-def _compile(expression: str) -> re.Pattern[str]:
+def _compile(expression: str, key: str) -> JavaPattern:
     try:
-        # ASCII: \w, \d, \s and case mean ASCII in Java unless asked otherwise.
-        return re.compile(translate(expression), re.ASCII)
+        return JavaPattern(expression, key)
     except re.error as error:
         raise UnsupportedPattern(*_explain(error)) from error
     except (OverflowError, RecursionError) as error:
@@ -54,10 +52,10 @@ def _explain(error: re.error) -> tuple[str, str]:
     )
 
 
-def _culprit(items: Sequence[str]) -> str:
+def _culprit(items: Sequence[str], key: str) -> str:
     for item in items:
         try:
-            _compile(item)
+            _compile(item, key)
         except UnsupportedPattern:
             return item
     return ",".join(items)
@@ -71,8 +69,8 @@ class NameFilter:
     exclude: tuple[str, ...]
     include_key: str
     exclude_key: str
-    _include: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _exclude: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _include: JavaPattern = field(init=False, repr=False, compare=False)
+    _exclude: JavaPattern = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -81,7 +79,7 @@ class NameFilter:
 
     def matches(self, name: str) -> bool:
         """Whether `name` is in."""
-        return bool(self._include.fullmatch(name)) and not self._exclude.fullmatch(name)
+        return self._include.matches(name) and not self._exclude.matches(name)
 
 
 class TopicFilter(NameFilter):

@@ -100,7 +100,7 @@ class Copying:
 
 
 def _matching(topic: str, patterns: Iterable[str], key: str) -> str | None:
-    return next((p for p in patterns if compile_java_patterns([p], key).fullmatch(topic)), None)
+    return next((p for p in patterns if compile_java_patterns([p], key).matches(topic)), None)
 
 
 def plan_findings(flow: Copying, hidden: Collection[str]) -> list[Finding]:
@@ -133,7 +133,7 @@ def _asked_in_vain(
     visible = [name for name, is_internal in flow.source_topics.items() if not is_internal]
     for pattern in flow.config.topics:
         compiled = compile_java_patterns([pattern], "topics")
-        if pattern in hidden or any(compiled.fullmatch(name) for name in visible):
+        if pattern in hidden or any(compiled.matches(name) for name in visible):
             continue
         is_name = _LITERAL.fullmatch(pattern) is not None
         message = (
@@ -179,7 +179,7 @@ def _useless_excludes(flow: Copying) -> list[Finding]:
         if pattern in _DEFAULT_EXCLUDE:
             continue
         compiled = compile_java_patterns([pattern], "topics.exclude")
-        if not any(compiled.fullmatch(name) for name in flow.source_topics):
+        if not any(compiled.matches(name) for name in flow.source_topics):
             meant = did_you_mean(pattern, list(flow.source_topics))
             found.append(
                 note(_CHECK, f"topics.exclude has {pattern}, which no topic matches.{meant}")

@@ -110,7 +110,7 @@ def asked_topic_findings(flow: Copying) -> list[Finding]:
     found = []
     for pattern in query.topics:
         compiled = compile_java_patterns([pattern], TOPICS)
-        if pattern == _EVERYTHING or any(compiled.fullmatch(topic) for topic in copied):
+        if pattern == _EVERYTHING or any(compiled.matches(topic) for topic in copied):
             continue
         found.append(
             warning(

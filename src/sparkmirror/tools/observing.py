@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from sparkmirror.client import MirrorClient
 from sparkmirror.config.client_files import ClientFile
 from sparkmirror.config.flow_keys import nearest
 from sparkmirror.errors import SparkMirrorError
+from sparkmirror.policy.java_pattern import JavaPattern
 from sparkmirror.policy.lineage import checkpoints_source, sources
 
 from .topology import HeartbeatsTopic, own_alias, upstream_tree
@@ -26,14 +26,14 @@ def client_of(file: ClientFile, alias: str | None, source: str | None = None) ->
 
 
 def translated_groups(
-    client: MirrorClient, group: str | re.Pattern[str], source: str | None, timeout: float
+    client: MirrorClient, group: str | JavaPattern, source: str | None, timeout: float
 ) -> list[Translation]:
     """The translated offsets of a group, or of all groups whose whole names match; an error if there are none."""
     seen: set[str] = set()
 
     def is_wanted(name: str) -> bool:
         seen.add(name)
-        return name == group if isinstance(group, str) else group.fullmatch(name) is not None
+        return name == group if isinstance(group, str) else group.matches(name)
 
     aliases = checkpointed_sources(client) if source is None else [source]
     found: list[Translation] = []
@@ -58,7 +58,7 @@ def checkpointed_sources(client: MirrorClient) -> list[str]:
 
 
 def _unknown(
-    client: MirrorClient, group: str | re.Pattern[str], aliases: Sequence[str], seen: set[str]
+    client: MirrorClient, group: str | JavaPattern, aliases: Sequence[str], seen: set[str]
 ) -> SparkMirrorError:
     where = f"from {', '.join(aliases)} on {client.cluster.settings}"
     known = f"{len(seen)} other group(s) have some." if seen else "No group has any."

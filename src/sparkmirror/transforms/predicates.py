@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from sparkmirror.policy.java_pattern import JavaPattern
 
 from .record import ConnectRecord
 from .settings import Settings
@@ -13,17 +14,17 @@ from .settings import Settings
 class TopicNameMatches:
     """Whether the whole name of the topic matches; the name is the one that transforms before this one gave it."""
 
-    pattern: re.Pattern[str]
+    pattern: JavaPattern
 
     @classmethod
     def parse(cls, settings: Settings) -> TopicNameMatches:
         return cls(settings.pattern("pattern"))
 
     def test(self, record: ConnectRecord) -> bool:
-        return self.pattern.fullmatch(record.topic) is not None
+        return self.pattern.matches(record.topic)
 
     def decide(self, topic: str | None) -> bool | None:
-        return None if topic is None else self.pattern.fullmatch(topic) is not None
+        return None if topic is None else self.pattern.matches(topic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.policy.java_pattern import JavaPattern
 
 from .dates import DatePattern
 from .record import ConnectRecord
@@ -26,7 +27,7 @@ class RegexRouter:
     turns `ab` into the replacement and `b`.
     """
 
-    regex: re.Pattern[str]
+    regex: JavaPattern
     replacement: tuple[str | int, ...]
     """Texts, and numbers of groups."""
 
@@ -41,9 +42,7 @@ class RegexRouter:
         return record if topic == record.topic else _moved(record, topic)
 
     def route(self, topic: str) -> str:
-        if self.regex.fullmatch(topic) is None:
-            return topic
-        return self.regex.sub(self._expand, topic, count=1)
+        return self.regex.replace_first(topic, self._expand) if self.regex.matches(topic) else topic
 
     def _expand(self, match: re.Match[str]) -> str:
         return "".join(
@@ -51,7 +50,7 @@ class RegexRouter:
         )
 
 
-def java_replacement(text: str, regex: re.Pattern[str], key: str) -> tuple[str | int, ...]:
+def java_replacement(text: str, regex: JavaPattern, key: str) -> tuple[str | int, ...]:
     r"""A replacement as Java writes it: `$1`, `${name}`, and a backslash before what is meant as it is."""
     parts: list[str | int] = []
     position = 0
@@ -71,7 +70,7 @@ def java_replacement(text: str, regex: re.Pattern[str], key: str) -> tuple[str |
     return tuple(parts)
 
 
-def _group(text: str, position: int, regex: re.Pattern[str], key: str) -> tuple[int, int]:
+def _group(text: str, position: int, regex: JavaPattern, key: str) -> tuple[int, int]:
     """The group whose name or number stands after a dollar sign, and where that ends."""
     named = _GROUP_NAME.match(text, position)
     if named is not None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.java_regex import UnsupportedPattern, translate
+from sparkmirror.policy.java_pattern import JavaPattern
+from sparkmirror.policy.java_regex import UnsupportedPattern
 
 _COMMA = re.compile(r"\s*,\s*")
 
@@ -54,11 +55,11 @@ class Settings:
             )
         return value == "true"
 
-    def pattern(self, name: str) -> re.Pattern[str]:
+    def pattern(self, name: str) -> JavaPattern:
         """A Java regular expression."""
         value = self.text(name)
         try:
-            return re.compile(translate(value), re.ASCII)
+            return JavaPattern(value, f"{self.prefix}{name}")
         except UnsupportedPattern as error:
             raise ConfigError(f"{self.prefix}{name}={value}: {error.what}.", error.remedy) from None
         except (re.error, OverflowError) as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkmirror.policy.java_pattern import JavaPattern
 from sparkmirror.transforms.dates import DatePattern, milliseconds
 from sparkmirror.transforms.record import ConnectRecord
 from sparkmirror.transforms.routers import RegexRouter, TimestampRouter, java_replacement
@@ -47,7 +47,7 @@ def test_regex_router(regex: str, replacement: str, topic: str, expected: str) -
 
 
 def test_eleven_groups_are_counted() -> None:
-    regex = re.compile("(.)" * 11 + "(.*)")
+    regex = JavaPattern("(.)" * 11 + "(.*)", "k")
     assert java_replacement("$11$1$2", regex, "k") == (11, 1, 2)
     assert java_replacement("$13", regex, "k") == (1, "3")
 
