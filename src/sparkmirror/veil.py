@@ -19,7 +19,7 @@ _WORD = re.compile("[A-Za-z]{,12}")
 _BEFORE_A_VALUE = (
     r"(=\s*[\"']?"  # name=word, name = "word"
     r"|:\s*[\"']|:(?=\S)"  # 'name': 'word', user:word@host
-    rf"|(?:{'|'.join(SECRET_WORDS)})\w*[\"']?[\s:]\s*[\"']?)"  # password word, passphrase: word
+    rf"|(?:{'|'.join(SECRET_WORDS)})\w{{,32}}[\"']?[\s:]\s*[\"']?)"  # password word, passphrase: word
 )
 
 

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from .cors import Cors
 
 _CHANGES_NOTHING = ("GET", "HEAD")
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Gate:
         """Why a request is refused; None if it is not."""
         host = headers.get("host", "")
         if self.hosts and host.lower() not in self.hosts and _name(host) not in self.hosts:
-            return f"Host {host} is not among rest.allowed.hosts."
+            return f"Host {host[:_SHOWN]} is not among rest.allowed.hosts."
         if method == "OPTIONS":  # a browser asks whether it may
             return None
         origin = headers.get("origin")
@@ -40,9 +41,7 @@ class Gate:
             return "A page from elsewhere has sent this, and its origin is not known."
         if self._is_own(origin, headers) or (self.cors is not None and self.cors.allows(origin)):
             return None
-        return (
-            f"A page from {origin} has sent this, which is not among access.control.allow.origin."
-        )
+        return f"A page from {origin[:_SHOWN]} has sent this, which is not among access.control.allow.origin."
 
     def _is_own(self, origin: str, headers: Headers) -> bool:
         """Whether a page comes from here, perhaps through a proxy: pages from elsewhere cannot set that header unasked."""
