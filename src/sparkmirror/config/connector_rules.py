@@ -112,7 +112,7 @@ def _query_problems(
     query = QueryConfig.parse(props)
     if query is None:
         return []
-    file = "" if (props.get(SQL) or "").strip() else (props.get(SQL_FILE) or "").strip()
+    file = "" if (props.get(SQL) or "").strip() else java_trim(props.get(SQL_FILE) or "")
     return [_in_file(problem, file) if file else problem for problem in queries(query)]
 
 

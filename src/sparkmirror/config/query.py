@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from sparkmirror.config.keys import Importance, Key, KeyType, Problem, parse
+from sparkmirror.config.keys import Importance, Key, KeyType, Problem, java_trim, parse
 from sparkmirror.config.validators import Between, OneOf
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
@@ -170,7 +170,7 @@ class QueryConfig:
 
 def _sql(props: Mapping[str, str]) -> str | None:
     given = (props.get(SQL) or "").strip()
-    file = (props.get(SQL_FILE) or "").strip()
+    file = java_trim(props.get(SQL_FILE) or "")  # as the name was looked at (`permits`)
     if given:
         return _statement(given)
     if not file:

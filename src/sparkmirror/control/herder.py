@@ -310,7 +310,12 @@ class ConnectHerder:
 
     def _obey_news(self) -> None:
         for namespace, level in self._news.take_levels().items():
-            LOGGERS.set(namespace, level)
+            if LOGGERS.is_level(level):
+                LOGGERS.set(namespace, level)
+            else:  # somebody else has written it: REST takes no such level
+                log.warning(
+                    "Logger %s: the config topic has the level %s, which is none.", namespace, level
+                )
         requests = self._news.take_restarts()
         if requests:
             config = self.stores.configs.snapshot()

@@ -22,6 +22,7 @@ _TEXTS: Mapping[ConnectorKind, tuple[str, ...]] = {
     "heartbeat": ("sourceClusterAlias", "targetClusterAlias"),
 }
 _MAX_INT = 0x7FFFFFFF
+_MAX_LONG = (1 << 63) - 1
 
 
 def check(kind: ConnectorKind, partition: SourcePartition | None, offset: SourceOffset) -> None:
@@ -59,7 +60,7 @@ def _check_offset(
 ) -> None:
     what, field = f"Source offset {shown(offset)} for source partition {shown(partition)}", "offset"
     number = _value(offset, field, what)
-    if not _is_integer(number):
+    if not _is_integer(number) or number > _MAX_LONG:
         raise _invalid(what, number, field, ", which must be an integer")
     if kind != "source" and number != 0:
         raise _invalid(what, number, field, "; the only accepted value is 0")

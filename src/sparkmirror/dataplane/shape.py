@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.formats import java_json
 from sparkmirror.transforms.chain import TransformChain
 
 from .plan import CopySettings, PartitionPlan
@@ -49,7 +50,7 @@ class Shape:
     def read(cls, text: str) -> Shape:
         """The shape whose `text` this is; ConfigError if it cannot be read."""
         try:
-            fields: dict[str, Any] = dict(json.loads(text))
+            fields: dict[str, Any] = dict(java_json.decode(text))
             places, width = int(fields.pop(_PLACES, 0)), int(fields.pop(_WIDTH, 0))
             query = QueryTerms.read(fields)
             text = _joined({name: fields[name] for name in fields if name not in KEYS})
@@ -71,7 +72,7 @@ class Shape:
             own[_PLACES] = str(self.places)
         if self.query is not None:
             own |= {**self.query.fields, _WIDTH: str(self.width)}
-        return _joined({**json.loads(chain or "{}"), **own}) if own else chain
+        return _joined({**java_json.decode(chain or "{}"), **own}) if own else chain
 
     @property
     def what(self) -> str | None:

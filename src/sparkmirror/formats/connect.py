@@ -6,8 +6,9 @@ be exactly those of Java's JSON converter, or a worker that takes over finds not
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+
+from sparkmirror.formats import java_json
 
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
@@ -57,7 +58,7 @@ def heartbeat_offset_key(connector: str, source_alias: str, target_alias: str) -
 def parse_source_offset_key(key: bytes) -> SourceOffsetKey | None:
     """The parts of a source connector's key; None for the key of anything else."""
     try:
-        document = json.loads(key)
+        document = java_json.decode(key)
     except ValueError:
         return None
     match document:

@@ -34,10 +34,10 @@ def encode(value: Any) -> bytes:
     return _text(value).encode(errors="replace")
 
 
-def decode(document: bytes) -> Any:
-    """The value of a document; ValueError if it is none."""
+def decode(document: bytes | str) -> Any:
+    """The value of a document; ValueError if it is none, or nested deeper than anybody needs."""
     try:
-        return json.loads(document.decode())
+        return json.loads(document if isinstance(document, str) else document.decode())
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 

@@ -172,6 +172,9 @@ def _check(segment: Segment) -> None:
         )
 
 
+_LARGEST_SHIFT = 63
+
+
 def packed(numbers: Sequence[int]) -> bytes:
     """Numbers from 0 on, seven bits to a byte, the lowest first."""
     if max(numbers, default=0) < 128:
@@ -194,6 +197,8 @@ def unpacked(data: bytes) -> list[int]:
         number |= (byte & 127) << shift
         if byte > 127:
             shift += 7
+            if shift > _LARGEST_SHIFT:
+                raise ValueError("a number is larger than any offset")
         else:
             found.append(number)
             number = shift = 0

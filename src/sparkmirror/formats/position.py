@@ -19,6 +19,8 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from sparkmirror.formats import java_json
+
 SUPERSEDED_MS: Final = 3_600_000
 """How long an answer with the id of a topic that was replaced is taken for one of a broker that is behind."""
 _MOST_SUPERSEDED = 4
@@ -225,14 +227,22 @@ def decode(value: bytes | None) -> Entry:
     if value is None:
         return Entry(None)
     try:
-        fields = json.loads(value)
-        plain = Position(int(fields["offset"]))
-    except (ValueError, TypeError, KeyError):
+        fields = java_json.decode(value)
+        plain = Position(_number(fields["offset"]))
+    except (ValueError, TypeError, KeyError, OverflowError):
         return Entry(None)
     try:
         return _numbered(plain.offset, fields)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
         return Entry(plain)
+
+
+def _number(value: Any, bits: int = 64) -> int:
+    """ValueError (or OverflowError, or TypeError) where Kafka has no such number."""
+    number = int(value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} does not fit into {bits} bits")
+    return number
 
 
 def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
@@ -240,38 +250,38 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
     source_origin, target_origin = origin.split("/") if isinstance(origin, str) else origin
     position = Position(
         offset=offset,
-        numbering=Numbering(int(fields["pid"]), int(fields["epoch"])),
-        fingerprint=Fingerprint(int(fields["leader"]), int(fields.get("crc", -1))),
+        numbering=Numbering(_number(fields["pid"]), _number(fields["epoch"], 16)),
+        fingerprint=Fingerprint(_number(fields["leader"], 32), _number(fields.get("crc", -1))),
         source_id=str(fields["sid"]),
-        origin=(int(source_origin), int(target_origin)),
-        stamp=int(fields["stamp"]),
+        origin=(_number(source_origin), _number(target_origin)),
+        stamp=_number(fields["stamp"]),
         superseded=tuple(_superseded(text) for text in str(fields.get("was", "")).split()),
     )
     if "transforms" in fields:
-        targets = json.loads(fields["targets"])
+        targets = java_json.decode(fields["targets"])
         position = replace(
             position,
             transforms=str(fields["transforms"]),
             targets=tuple(_target(key, row) for key, row in targets.items()),
-            since=int(fields.get("since", -1)),
+            since=_number(fields.get("since", -1)),
         )
     else:
         position = replace(
             position,
-            sequence=int(fields["seq"]),
-            target_offset=int(fields["target"]),
+            sequence=_number(fields["seq"], 32),
+            target_offset=_number(fields["target"]),
             target_id=str(fields["tid"]),
         )
     replaced = fields.get("replaces")
     if replaced is None:
         return Entry(position)
     pid, _, epoch = replaced.partition("/")
-    return Entry(position, True, Numbering(int(pid), int(epoch)) if pid else None)
+    return Entry(position, True, Numbering(_number(pid), _number(epoch, 16)) if pid else None)
 
 
 def _superseded(text: str) -> Superseded:
     topic_id, _, at = text.partition("@")
-    return Superseded(topic_id, int(at))
+    return Superseded(topic_id, _number(at))
 
 
 def _target(key: str, row: list[Any]) -> TargetPosition:
@@ -279,11 +289,11 @@ def _target(key: str, row: list[Any]) -> TargetPosition:
     offset, sequence, target_offset, origin, target_id = row
     return TargetPosition(
         topic,
-        int(partition),
-        int(offset),
-        int(sequence),
-        int(target_offset),
-        int(origin),
+        _number(partition, 32),
+        _number(offset),
+        _number(sequence, 32),
+        _number(target_offset),
+        _number(origin),
         str(target_id),
     )
 

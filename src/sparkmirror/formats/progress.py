@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sparkmirror.errors import KafkaError
+from sparkmirror.formats import java_json
 
 
 def progress_topic(source_alias: str) -> str:
@@ -140,7 +141,7 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def decode(value: bytes) -> Progress:
     try:
-        report = json.loads(value)
+        report = java_json.decode(value)
         rows: Sequence[dict[str, Any]] = report["partitions"]
         return Progress(
             report["connector"],

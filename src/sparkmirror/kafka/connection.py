@@ -209,7 +209,7 @@ class Connection:
         self._is_proven = True
         throttle = getattr(answer, "throttle_time_ms", 0) or 0
         if throttle > 0:
-            time.sleep(throttle / 1000)
+            time.sleep(min(throttle / 1000, self._settings.request_timeout))
         return answer
 
     def _exchange(self, request: Any, version: int, timeout: float) -> Any:

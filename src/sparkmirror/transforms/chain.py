@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sparkmirror.errors import ConfigError
+from sparkmirror.formats import java_json
 
 from .filtering import Filter
 from .headers import DropHeaders, InsertHeader
@@ -123,7 +124,7 @@ class TransformChain:
     def read(cls, text: str) -> TransformChain | None:
         """The chain whose `text` this is; ConfigError if it cannot be read."""
         try:
-            props = json.loads(text)
+            props = java_json.decode(text)
         except ValueError as error:
             raise ConfigError(f"A recorded chain of transforms cannot be read: {error}.") from None
         return cls.parse({str(key): str(value) for key, value in dict(props).items()})

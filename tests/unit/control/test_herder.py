@@ -203,6 +203,17 @@ def test_a_write_that_waits_for_the_cluster_does_not_hold_up_the_end() -> None:
         asked.join(PATIENCE_S)
 
 
+def test_a_level_that_is_none_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever can write to the config topic may have every worker read it."""
+    cluster = Cluster()
+    with running(cluster) as worker:
+        worker.wait_idle()
+        configs = cluster.logs[0]
+        configs.append([(b"logger-cluster-x", b'{"level":"BOGUS"}')])
+        wait_for(lambda: "has the level BOGUS, which is none" in caplog.text)
+        worker.wait_idle()
+
+
 # -- what connectors want to be known --------------------------------------------------------------------
 
 

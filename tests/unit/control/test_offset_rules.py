@@ -48,6 +48,7 @@ def test_what_may_be_set(
         ("source", SOURCE, {"offset": "1"}, "'offset' key, .* integer"),
         ("source", SOURCE, {"offset": None}, "value null .* integer"),
         ("source", SOURCE, {"offset": -1}, "'offset' key, .* negative"),
+        ("source", SOURCE, {"offset": 2**63}, "'offset' key, .* integer"),
         ("checkpoint", SOURCE, {"offset": 0}, "missing the 'group' key"),
         ("checkpoint", CHECKPOINT, {"offset": 1}, "only accepted value is 0"),
         ("heartbeat", HEARTBEAT, {"offset": -1}, "only accepted value is 0"),

@@ -25,6 +25,13 @@ def test_small_numbers_take_a_byte() -> None:
     assert packed([300]) == b"\xac\x02"
 
 
+def test_no_number_is_larger_than_an_offset() -> None:
+    """One of any length would cost its square."""
+    assert unpacked(packed([(1 << 63) - 1])) == [(1 << 63) - 1]
+    with pytest.raises(ValueError, match="larger than any offset"):
+        unpacked(b"\xff" * 50_000 + b"\x01")
+
+
 @given(
     st.integers(0, 1 << 40),
     st.integers(0, 1 << 40),

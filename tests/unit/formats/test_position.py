@@ -141,9 +141,28 @@ def test_what_is_no_position_is_none(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        b'{"offset":1e999}',
+        b'{"offset":Infinity}',
+        b'{"offset":9223372036854775808}',
+        b'{"offset":' + b"[" * 100_000,
+        b'{"offset":' + b"9" * 5000 + b"}",
+    ],
+)
+def test_what_was_made_to_stop_workers_is_no_position_either(value: bytes) -> None:
+    """Whoever can write to the offsets topic may have every worker read it."""
+    assert decode(value) == Entry(None)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"epoch": None},
+        {"epoch": 40_000},
+        {"pid": float("inf")},
+        {"seq": 1 << 31},
+        {"target": 1 << 63},
         {"seq": "x"},
         {"origin": []},
         {"origin": 3},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +30,22 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def alice(authority: Authority) -> Identity:
     """Signed by a CA that is signed by the root: a chain of two."""
     return authority.intermediate("middle").issue("alice")
+
+
+@pytest.mark.parametrize("what", ["device", "pipe", "huge"])
+def test_only_files_of_a_sensible_size_are_read(tmp_path: Path, what: str) -> None:
+    """Whoever may send a config names them: one without end, or one that nobody writes to, must not hold the worker up."""
+    file = tmp_path / what
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "huge":
+        file.touch()
+        os.truncate(file, 1 << 40)
+    else:
+        file = Path("/dev/zero")
+    given = {"ssl.truststore.location": str(file), "ssl.truststore.password": "x"}
+    with pytest.raises(ConfigError, match="Larger than" if what == "huge" else "regular file"):
+        trust_store(given)
 
 
 def der(authority: Authority) -> bytes:

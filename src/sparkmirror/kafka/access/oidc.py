@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import os
 import ssl
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
 
 from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed
+from sparkmirror.formats import java_json
 from sparkmirror.java_options import VARIABLES, system_property
 from sparkmirror.kafka.access.files import NamedFile
 from sparkmirror.kafka.access.keystores import store_files
@@ -246,7 +246,7 @@ def provider_context(login: Login) -> ssl.SSLContext:
 
 def _object(body: bytes) -> dict[str, object]:
     try:
-        given = json.loads(body)
+        given = java_json.decode(body)
     except ValueError:
         return {}
     return given if isinstance(given, dict) else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import logging
 import random
 import re
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sparkmirror.errors import AccessFailed, KafkaError
+from sparkmirror.formats import java_json
 from sparkmirror.kafka.access.login import Login
 
 _LOG = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def claims_of(text: str) -> dict[str, Any]:
     if len(parts) != 3:
         return {}
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = java_json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
         return {}
     return claims if isinstance(claims, dict) else {}
