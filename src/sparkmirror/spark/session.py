@@ -35,6 +35,7 @@ from .jvm import Jvm, LaunchedJvm, SubmittedJvm
 from .session_config import (
     LocalMaster,
     is_encrypted,
+    open_ports,
     overruled,
     require_classic,
     session_config,
@@ -80,7 +81,8 @@ class SparkSession:
         self._user = {**self._jvm.given(), **settings}
         if not self._jvm.is_shared:
             require_classic(self._user)
-        for note in overruled(self._user, is_shared=self._jvm.is_shared):
+        notes = overruled(self._user, is_shared=self._jvm.is_shared)
+        for note in notes if self._jvm.is_shared else [*notes, *open_ports(self._user)]:
             log.warning("%s", note)
         self._config = session_config(self._user, takes_options=self._jvm.takes_options)
         self._is_for_queries = False

@@ -37,6 +37,7 @@ _TWO_COMPILERS = (
 _DEFAULTS = {
     "spark.app.name": "sparkmirror",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.killEnabled": "false",  # whoever sees the page could end jobs
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "sparkmirror.spark.worker_daemon",
@@ -171,6 +172,18 @@ def is_encrypted(settings: Mapping[str, str]) -> bool:
         "spark.authenticate.enableSaslEncryption"
     )
     return is_on("spark.ssl.rpc.enabled") or (is_on("spark.authenticate") and over_sasl_or_aes)
+
+
+def open_ports(user: Mapping[str, str]) -> list[str]:
+    """What to say of Spark's own ports on a cluster; nothing where they ask for a secret."""
+    is_local = LocalMaster.parse(user.get("spark.master", "local[*]")) is not None
+    if is_local or user.get("spark.authenticate", "false").strip().lower() == "true":
+        return []
+    return [
+        "spark.authenticate is not on: whoever reaches the ports of Spark's driver and executors can run code there, and read "
+        "the plans of tasks with all passwords. Set spark.authenticate=true (standalone: also spark.authenticate.secret, on the "
+        "nodes too), or let nobody else reach them."
+    ]
 
 
 def require_classic(user: Mapping[str, str]) -> None:

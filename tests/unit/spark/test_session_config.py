@@ -11,6 +11,7 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.spark.session_config import (
     LocalMaster,
     is_encrypted,
+    open_ports,
     overruled,
     require_classic,
     require_hadoop,
@@ -92,6 +93,24 @@ def test_a_setting_that_cannot_be_had_is_named() -> None:
     assert overruled({"spark.speculation": "false"}) == []
     (note,) = overruled({"spark.speculation": "true"})
     assert "spark.speculation=true is ignored" in note
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({}, False),
+        ({"spark.master": "local[4]"}, False),
+        ({"spark.master": "spark://m:7077"}, True),
+        ({"spark.master": "yarn", "spark.authenticate": "false"}, True),
+        ({"spark.master": "yarn", "spark.authenticate": " TRUE "}, False),
+    ],
+)
+def test_ports_of_spark_that_ask_for_no_secret_are_told(
+    settings: dict[str, str], is_told: bool
+) -> None:
+    found = open_ports(settings)
+    assert len(found) == is_told
+    assert all("can run code there" in note for note in found)
 
 
 def test_speculation_of_a_session_of_others_is_told_as_what_it_is() -> None:
