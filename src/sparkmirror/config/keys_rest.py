@@ -70,6 +70,12 @@ REST_KEYS: tuple[Key, ...] = (
     _limit("rest.max.header.bytes", "32768", "How long the head of a request may be.", 1024),
     _limit("rest.max.body.bytes", "33554432", "How long the body of a request may be.", 1024),
     _limit(
+        "rest.max.bodies.bytes",
+        "134217728",
+        "How long the bodies of all requests may be together that are not answered yet.",
+        1024,
+    ),
+    _limit(
         "rest.max.connections", "2048", "How many connections there may be at the same time.", 1
     ),
     _limit(

@@ -28,6 +28,8 @@ class HttpLimits:
 
     header_bytes: int
     body_bytes: int
+    bodies_bytes: int
+    """Of all requests that are not answered yet, together."""
     connections: int
     connections_per_address: int
     request: float
@@ -40,6 +42,7 @@ class HttpLimits:
         return cls(
             header_bytes=values.integer("rest.max.header.bytes"),
             body_bytes=values.integer("rest.max.body.bytes"),
+            bodies_bytes=values.integer("rest.max.bodies.bytes"),
             connections=values.integer("rest.max.connections"),
             connections_per_address=values.integer("rest.max.connections.per.address"),
             request=values.integer("rest.request.receive.timeout.ms") / 1000,

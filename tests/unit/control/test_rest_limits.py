@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import psutil
@@ -131,6 +131,33 @@ def test_connections_in_all_and_of_one_address_are_limited() -> None:
         connect(served) as third,
     ):
         assert b"rest.max.connections" in answer(third)[1]
+
+
+def test_bodies_of_all_requests_are_limited_together() -> None:
+    """Also of those whose sender is looked at only when all is there: calls of other workers."""
+    head = b"POST /connectors/c/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n"
+    with serving({"rest.max.bodies.bytes": "2000000"}) as served:
+        with idle(served, 3) as clients:
+            for client in clients[:2]:
+                client.sendall(head + b" " * 899_999)
+            clients[2].sendall(head + b" " * 899_999)
+            status, body = answer(clients[2])
+            assert status == 503
+            assert b"rest.max.bodies.bytes" in body
+        for _ in range(
+            5
+        ):  # each is released with its answer, and those of the others with their connections
+            wait_until(lambda: served.call("PUT", "/connectors/c/config", LARGE).status < 300)
+
+
+LARGE = {"a": "b" * 1_500_000}
+
+
+def wait_until(is_done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_many_idle_and_slow_connections_and_long_heads_disturb_nobody() -> None:

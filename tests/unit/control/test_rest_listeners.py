@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -297,3 +300,34 @@ def test_versions_are_limited(pem: Path) -> None:
         with pytest.raises(ssl.SSLError):
             Client(served.call.port, modern)("GET", "/")
         assert Client(served.call.port, _client(pem))("GET", "/").status == 200
+
+
+def test_connections_count_before_their_handshake(pem: Path) -> None:
+    """Whoever opens them and says nothing would take all file descriptors, those of Kafka's connections too."""
+    properties = {
+        "listeners": "https://127.0.0.1:0",
+        **_stores(pem),
+        "rest.max.connections.per.address": "5",
+        "rest.connection.idle.timeout.ms": "1500",
+    }
+    with serving(properties) as served, ExitStack() as stack:
+        address = "127.0.0.1", served.call.port
+        clients = [stack.enter_context(socket.create_connection(address, 20)) for _ in range(20)]
+        assert [_is_closed_soon(client) for client in clients].count(True) == 15
+        deadline = time.monotonic() + 10
+        while True:  # those who have said nothing for long are gone, and count no more
+            with contextlib.suppress(OSError):
+                assert Client(served.call.port, _client(pem))("GET", "/").status == 200
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def _is_closed_soon(client: socket.socket) -> bool:
+    client.settimeout(0.2)
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import http
 import json
+import os
 import re
 import socket
 from collections import Counter
+from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -20,12 +22,13 @@ _UPGRADE = re.compile(rb"(?<=\r\n)U(?=pgrade[ \t]*:)", re.IGNORECASE)
 
 
 class Door:
-    """The limits of one server, and who is connected to its listeners."""
+    """The limits of one server, who is connected to its listeners, and what they have sent that is not dealt with yet."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self._count = 0
         self._by_address: Counter[str] = Counter()
+        self._held = 0
 
     def enter(self, address: str) -> str:
         """Why one more connection is refused; empty if it is not. Whoever was let in leaves again."""
@@ -41,11 +44,60 @@ class Door:
         self._by_address[address] += 1
         return ""
 
+    def hold(self, size: int) -> bool:
+        """Whether so many more bytes of bodies may be held; if so, they are, until they are released."""
+        if self._held + size > self.limits.bodies_bytes:
+            return False
+        self._held += size
+        return True
+
+    def release(self, size: int) -> None:
+        self._held -= size
+
     def leave(self, address: str) -> None:
         self._count -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+
+
+class TlsListener(socket.socket):
+    """A listening socket whose connections are at the door from their first packet on, not only after their handshake.
+
+    Too many are closed without a word: nothing can be said before the handshake.
+    """
+
+    door: Door
+
+    @classmethod
+    def of(cls, listener: socket.socket, door: Door) -> TlsListener:
+        """A second one for a socket that listens; each is to be closed."""
+        kind = listener.family, listener.type, listener.proto
+        made = cls(*kind, fileno=os.dup(listener.fileno()))
+        made.door = door
+        return made
+
+    def accept(self) -> tuple[socket.socket, object]:
+        plain, address = super().accept()
+        if self.door.enter(address[0]):
+            plain.close()
+            raise ConnectionAbortedError  # as if the client had gone: the loop goes on with the next
+        kind = plain.family, plain.type, plain.proto
+        connection = _Entered(*kind, fileno=plain.detach())
+        connection.left = lambda: self.door.leave(address[0])
+        return connection, address
+
+
+class _Entered(socket.socket):
+    """A connection that leaves the door when it is closed, whoever closes it."""
+
+    left: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        left, self.left = self.left, None
+        if left is not None:
+            left()
+        super().close()
 
 
 class ConnectProtocol(HttpToolsProtocol):
@@ -69,10 +121,12 @@ class ConnectProtocol(HttpToolsProtocol):
         self._is_refused = False
         self._head = 0
         self._body = 0
+        self._held = 0
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        why = self.door.enter(self._address)
-        self._has_entered = not why
+        is_tls = transport.get_extra_info("sslcontext") is not None  # then it has entered already
+        why = "" if is_tls else self.door.enter(self._address)
+        self._has_entered = not why and not is_tls
         if why:
             self._refuse(503, why)
         else:
@@ -82,6 +136,7 @@ class ConnectProtocol(HttpToolsProtocol):
         self._wait(None)
         if self._has_entered:
             self.door.leave(self._address)
+        self._release()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -109,7 +164,10 @@ class ConnectProtocol(HttpToolsProtocol):
             return
         if self._body > self.door.limits.body_bytes:
             self._refuse_body()
+        elif not self.door.hold(len(body)):
+            self._refuse(503, "The bodies of all requests are longer than rest.max.bodies.bytes.")
         else:
+            self._held += len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -117,6 +175,14 @@ class ConnectProtocol(HttpToolsProtocol):
         self._head = self._body = 0
         if not self._is_refused:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._release()
+        super().on_response_complete()
+
+    def _release(self) -> None:
+        self.door.release(self._held)
+        self._held = 0
 
     def _refuse_body(self) -> None:
         self._refuse(413, "The body of the request is longer than rest.max.body.bytes.")

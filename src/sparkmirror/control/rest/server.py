@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
@@ -30,7 +31,7 @@ from .listeners import BoundListeners
 from .metrics import Metrics
 from .openapi import OpenApi
 from .plugins import ConnectorPlugins, Plugins
-from .protocol import Door, protocol_behind
+from .protocol import Door, TlsListener, protocol_behind
 from .root import Root
 from .routes import Route
 from .settings import RestSettings
@@ -64,6 +65,19 @@ class _Server(uvicorn.Server):
         self.serving.set()
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that gives up a handshake of TLS as early as a connection on which nothing comes."""
+
+    def __init__(self, handshake: float) -> None:
+        super().__init__()
+        self._handshake = handshake
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = self._handshake
+        return await super().create_server(*args, **options)
+
+
 class _Serving:
     """Sites served by one event loop in a thread of its own.
 
@@ -72,6 +86,7 @@ class _Serving:
 
     def __init__(self, sites: Sequence[_Site], door: Door) -> None:
         self._sites = tuple(sites)
+        self._idle = door.limits.idle
         self._servers = [_Server(_config(site, door)) for site in self._sites]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
@@ -87,7 +102,8 @@ class _Serving:
                 raise ConnectError("The REST server did not start.", "Its log says why.")
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._idle)) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -160,13 +176,15 @@ class _Listening:
 
     def _start(self, main: Application, admin: Application | None) -> None:
         sites = []
+        door = Door(self._settings.config.limits)
         for bound in self._bound:
             application = admin if bound.is_admin and admin is not None else main
             config = self._settings.config
             given = config.admin_tls if bound.is_admin else config.tls
             tls = server_context(given) if bound.listener.protocol == "https" else None
-            sites.append(_Site(application, bound.socket, tls))
-        self._serving = _Serving(sites, Door(self._settings.config.limits))
+            listener = bound.socket if tls is None else TlsListener.of(bound.socket, door)
+            sites.append(_Site(application, listener, tls))
+        self._serving = _Serving(sites, door)
         self._serving.start()
         _LOG.info("REST server listens on %s.", self.advertised_url)
 
