@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from sparkmirror.errors import CorruptBatch
+from sparkmirror.errors import ConfigError, CorruptBatch, SparkMirrorError
 from sparkmirror.formats.offset_map import TopicIds
 from sparkmirror.formats.position import Fingerprint, Position, TargetPosition
 from sparkmirror.kafka import messages
@@ -209,7 +209,7 @@ class RecordCopy(PartitionCopy):
             self._count(-piece.size)
             try:
                 parts = self._routing.split(piece)
-            except CorruptBatch as error:
+            except (CorruptBatch, ConfigError) as error:
                 self._stop_at(piece, error)
                 return
             self._pass_on(piece.last_offset, piece.fingerprint, parts)
@@ -238,7 +238,7 @@ class RecordCopy(PartitionCopy):
         waiting = sum(lane.ready_bytes for lane in self._lanes.values())
         return self._ready[0].is_small and waiting < _MERGED_IN_MEMORY * self._settings.merge_bytes
 
-    def _stop_at(self, piece: Piece, error: CorruptBatch) -> None:
+    def _stop_at(self, piece: Piece, error: SparkMirrorError) -> None:
         self.fetch_trouble = messages.CORRUPT_MESSAGE
         self.fetch_error = CorruptBatch(
             f"{self.plan}: from offset {piece.first_offset} on {error.message}",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.java_pattern import JavaPattern
+from sparkmirror.policy.java_pattern import JavaPattern, PatternTooSlow
 from sparkmirror.policy.java_regex import UnsupportedPattern
 from sparkmirror.policy.naming import ReplicationPolicy, is_cycle
 
+log = logging.getLogger(__name__)
 _NOTHING = "(?!)"
+_SHOWN = 100
 
 
 def compile_java_patterns(items: Sequence[str], key: str) -> JavaPattern:
@@ -34,8 +37,6 @@ def _compile(expression: str, key: str) -> JavaPattern:
         return JavaPattern(expression, key)
     except re.error as error:
         raise UnsupportedPattern(*_explain(error)) from error
-    except (OverflowError, RecursionError) as error:
-        raise UnsupportedPattern("it is too large", "Use a simpler pattern.") from error
 
 
 def _explain(error: re.error) -> tuple[str, str]:
@@ -79,7 +80,11 @@ class NameFilter:
 
     def matches(self, name: str) -> bool:
         """Whether `name` is in."""
-        return self._include.matches(name) and not self._exclude.matches(name)
+        try:
+            return self._include.matches(name) and not self._exclude.matches(name)
+        except PatternTooSlow as error:  # anybody may choose a name so that it takes long
+            log.warning("%s %s is left out. %s", error.message, name[:_SHOWN], error.remedy)
+            return False
 
 
 class TopicFilter(NameFilter):

@@ -14,26 +14,37 @@ from typing import Any, Final
 import regex
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.policy.java_regex import translate
+from sparkmirror.policy.java_regex import UnsupportedPattern, translate
 
 LONGEST_S: Final = 1.0
 _SHOWN = 100
+_LONGEST = 256 << 10
+_MOST_REPEATED = 10_000
+_TOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)[^}]*\}|.", re.DOTALL)
+
+
+_TOO_LARGE = "it is too large", "Use a simpler pattern."
+
+
+class PatternTooSlow(ConfigError):
+    """A pattern takes too long on a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaPattern:
-    """A pattern that was compiled; `key` is the one that it comes from. ConfigError where matching takes longer than a second."""
+    """A pattern that was compiled; `key` is the one that it comes from. PatternTooSlow where matching takes over a second."""
 
     pattern: str
     key: str
     _compiled: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """UnsupportedPattern, re.error, OverflowError or RecursionError if it cannot be used."""
-        translated = translate(self.pattern)
-        re.compile(translated, re.ASCII)  # what this one refuses is refused, in its words
-        # ASCII: \w, \d, \s and case mean ASCII in Java unless asked otherwise.
-        object.__setattr__(self, "_compiled", regex.compile(translated, regex.ASCII))
+        """UnsupportedPattern or re.error if it cannot be used."""
+        try:
+            compiled = _compiled(self.pattern)
+        except (OverflowError, RecursionError, ValueError, MemoryError) as error:
+            raise UnsupportedPattern(*_TOO_LARGE) from error
+        object.__setattr__(self, "_compiled", compiled)
 
     @property
     def groups(self) -> int:
@@ -60,9 +71,44 @@ class JavaPattern:
         except TimeoutError:
             raise self._too_slow(text) from None
 
-    def _too_slow(self, text: str) -> ConfigError:
-        return ConfigError(
+    def _too_slow(self, text: str) -> PatternTooSlow:
+        return PatternTooSlow(
             f"{self.key} has the pattern {self.pattern[:_SHOWN]!r}, which takes longer than {LONGEST_S:.0f} s to match "
             f"{text[:_SHOWN]!r}.",
             "Write it so that no text can be matched in several ways: a+x instead of (a+)+x.",
         )
+
+
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    if len(pattern) > _LONGEST:
+        raise UnsupportedPattern(*_TOO_LARGE)
+    translated = translate(pattern)
+    if _repeated(translated) > _MOST_REPEATED:
+        raise UnsupportedPattern(
+            f"it repeats something more than {_MOST_REPEATED} times",
+            "Write * or + instead of a large count.",
+        )
+    re.compile(translated, re.ASCII)  # what this one refuses is refused, in its words
+    # ASCII: \w, \d, \s and case mean ASCII in Java unless asked otherwise.
+    return regex.compile(translated, regex.ASCII, cache_pattern=False)
+
+
+def _repeated(pattern: str) -> int:
+    """How much longer a pattern becomes where counts are written out, as the engine does with the least of each."""
+    sizes, last, added = [0], 0, 0
+    for token in _TOKEN.finditer(pattern):
+        match token[0]:
+            case "(":
+                sizes.append(0)
+            case ")" if len(sizes) > 1:
+                last = sizes.pop()
+                sizes[-1] += last
+            case _ if token["least"] is not None:
+                more = last * (max(1, int(token["least"])) - 1)
+                sizes[-1] += more
+                last += more
+                added = max(added, more)
+            case _:
+                last = 1
+                sizes[-1] += 1
+    return max(added, sum(sizes) - len(pattern))

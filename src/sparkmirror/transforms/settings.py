@@ -62,7 +62,7 @@ class Settings:
             return JavaPattern(value, f"{self.prefix}{name}")
         except UnsupportedPattern as error:
             raise ConfigError(f"{self.prefix}{name}={value}: {error.what}.", error.remedy) from None
-        except (re.error, OverflowError) as error:
+        except re.error as error:
             raise ConfigError(
                 f"{self.prefix}{name}={value} is no regular expression: {error}.",
                 f"Correct {self.prefix}{name}.",

@@ -6,6 +6,7 @@ import pickle
 import re
 import threading
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -71,10 +72,53 @@ def test_it_matches_what_the_standard_library_does(expression: str, text: str) -
 def test_a_pattern_that_backtracks_is_named_with_its_key_and_a_remedy() -> None:
     begin = time.monotonic()
     with pytest.raises(ConfigError) as refused:
-        TopicFilter([SLOW], []).matches(NAME)
+        compile_java_patterns([SLOW], "topics").matches(NAME)
     assert time.monotonic() - begin < 5 * LONGEST_S
     assert f"topics has the pattern '{SLOW}', which takes longer than 1 s" in str(refused.value)
     assert "a+x instead of (a+)+x" in str(refused.value)
+
+
+@pytest.mark.parametrize(("include", "exclude"), [([SLOW], []), ([".*"], [SLOW])])
+def test_a_name_on_which_a_pattern_takes_too_long_is_left_out(
+    include: list[str], exclude: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody may create a topic or a group: one with an odd name must not stop the others."""
+    names = TopicFilter(include, exclude)
+    assert not names.matches(NAME)
+    assert f"{NAME} is left out" in caplog.text
+    assert names.matches("ax" if include == [SLOW] else "orders")
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a{100000000}",
+        "((a{1000}){1000}){1000}",
+        "(?:a{10000}){10000}",
+        "[ab]{5000000,}",
+        "(ab?){200}{200}",
+        "a{" + "9" * 5000 + "}",
+        "a" * 300_000,
+    ],
+)
+def test_a_pattern_that_would_take_much_memory_is_refused(bomb: str) -> None:
+    """The engine writes out what is to come so many times at least."""
+    tracemalloc.start()
+    begin = time.monotonic()
+    try:
+        with pytest.raises(ConfigError, match=r"too large|more than 10000 times|repeat"):
+            compile_java_patterns(["orders", bomb], "topics")
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    "plain", ["[0-9]{4}", "(a{1,30}){2}", "(?:[a-f0-9]{8}-){4}x", "a{0,100000}", r"\{9999999\}"]
+)
+def test_counts_as_people_write_them_are_taken(plain: str) -> None:
+    compile_java_patterns([plain], "groups")
 
 
 def test_other_threads_run_while_a_pattern_backtracks() -> None:
