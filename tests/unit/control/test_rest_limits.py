@@ -150,6 +150,28 @@ def test_bodies_of_all_requests_are_limited_together() -> None:
             wait_until(lambda: served.call("PUT", "/connectors/c/config", LARGE).status < 300)
 
 
+def test_a_body_behind_its_answer_is_neither_kept_nor_awaited_for_ever() -> None:
+    """A path that is not there is answered before the body has come; so is a login that is wrong."""
+    limits = {
+        "rest.max.bodies.bytes": "2000000",
+        "rest.request.receive.timeout.ms": "1000",
+        "rest.connection.idle.timeout.ms": "1000",
+    }
+    head = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1900000\r\n\r\n"
+    with serving(limits) as served, idle(served, 4) as clients:
+        for client in clients:
+            client.sendall(head)
+            assert answer(client)[0] == 404
+            client.sendall(b" " * 1_500_000)
+        assert served.call("PUT", "/connectors/c/config", LARGE).status == 201
+        clients[0].sendall(
+            b" " * 400_000
+        )  # the whole body: the connection may be used again, or is closed
+        for client in clients:
+            client.settimeout(10)
+            assert is_closed(client)
+
+
 LARGE = {"a": "b" * 1_500_000}
 
 

@@ -28,7 +28,7 @@ class Door:
         self.limits = limits
         self._count = 0
         self._by_address: Counter[str] = Counter()
-        self._held = 0
+        self._held: Counter[str] = Counter()
 
     def enter(self, address: str) -> str:
         """Why one more connection is refused; empty if it is not. Whoever was let in leaves again."""
@@ -44,15 +44,22 @@ class Door:
         self._by_address[address] += 1
         return ""
 
-    def hold(self, size: int) -> bool:
-        """Whether so many more bytes of bodies may be held; if so, they are, until they are released."""
-        if self._held + size > self.limits.bodies_bytes:
+    def hold(self, address: str, size: int) -> bool:
+        """Whether so many more bytes of bodies may be held; if so, they are, until they are released.
+
+        One address has half of the room at most, so that it cannot shut out the others.
+        """
+        limits = self.limits
+        own = max(limits.body_bytes, limits.bodies_bytes // 2)
+        if self._held.total() + size > limits.bodies_bytes or self._held[address] + size > own:
             return False
-        self._held += size
+        self._held[address] += size
         return True
 
-    def release(self, size: int) -> None:
-        self._held -= size
+    def release(self, address: str, size: int) -> None:
+        self._held[address] -= size
+        if not self._held[address]:
+            del self._held[address]
 
     def leave(self, address: str) -> None:
         self._count -= 1
@@ -107,7 +114,7 @@ class ConnectProtocol(HttpToolsProtocol):
     another name before the parser sees it. It keeps its length, and JSON has no line that looks like it.
 
     Invariants: `_timer` runs while something is to come from the client, and at no other time; what a refused connection sends is
-    not looked at.
+    not looked at, and what comes of a body behind its answer is thrown away.
     """
 
     door: Door
@@ -160,18 +167,25 @@ class ConnectProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
-        if self._is_refused:
+        if self._is_refused or self._is_answered:
             return
         if self._body > self.door.limits.body_bytes:
             self._refuse_body()
-        elif not self.door.hold(len(body)):
+        elif not self.door.hold(self._address, len(body)):
             self._refuse(503, "The bodies of all requests are longer than rest.max.bodies.bytes.")
         else:
             self._held += len(body)
             super().on_body(body)
 
+    @property
+    def _is_answered(self) -> bool:
+        """Whether the answer to what is being received has been given already, as that to a path that is not there."""
+        return bool(
+            getattr(self.cycle, "response_complete", False)
+        )  # there is no cycle before the first request
+
     def on_message_complete(self) -> None:
-        self._wait(None)
+        self._wait(self.door.limits.idle if self._is_answered else None)
         self._head = self._body = 0
         if not self._is_refused:
             super().on_message_complete()
@@ -181,8 +195,9 @@ class ConnectProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def _release(self) -> None:
-        self.door.release(self._held)
-        self._held = 0
+        if self._held:
+            self.door.release(self._address, self._held)
+            self._held = 0
 
     def _refuse_body(self) -> None:
         self._refuse(413, "The body of the request is longer than rest.max.body.bytes.")
@@ -195,7 +210,7 @@ class ConnectProtocol(HttpToolsProtocol):
 
     def _late(self) -> None:
         self._timer = None
-        if self._head:
+        if self._head and not self._is_answered:
             self._refuse(408, "The request did not come within rest.request.receive.timeout.ms.")
         else:
             self.transport.close()
