@@ -9,8 +9,9 @@ from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats.position import Numbering, advance
 from sparkmirror.kafka import records
 from sparkmirror.kafka.batches import Batch, readdress
+from sparkmirror.kafka.compression import opening_limit
 
-from .stream import Piece
+from .stream import OPENED_AT_ONCE, Piece
 
 _UNLIMITED = 1 << 31
 _UNNUMBERED = (-1, -1, -1)  # producer id, epoch, sequence number
@@ -82,6 +83,8 @@ class Addresser:
         size = sum(len(piece.view) for piece in pieces)
         if len(pieces) == 1 and pieces[0].batch is not None and size < self.limit:
             return [self.verbatim(pieces[0], pieces[0].batch)]
+        if len(pieces) > 1 and size >= self.limit:
+            return [sent for piece in pieces for sent in self.address([piece])]
         parts = 1 if size < self.limit else 2 * size // self.limit + 1
         try:
             return self._rebuild(pieces, parts)
@@ -114,18 +117,38 @@ class Addresser:
     def _rebuild(self, pieces: list[Piece], parts: int) -> list[Sent]:
         """Open the batches and close their records again as `parts` gapless ones."""
         if parts == 1:
-            return [self._rebuild_whole(pieces)]
+            return self._merged(pieces)
         opened = [record for piece in pieces for record in piece.records_with_offsets()]
         sent = self._close_in_parts(pieces, opened, parts, self._sequence)
         self._sequence = advance(self._sequence, len(opened))
         return sent
 
-    def _rebuild_whole(self, pieces: list[Piece]) -> Sent:
-        """All records as one batch: the offsets of the pieces tell its own, no record is asked."""
-        first, last = pieces[0], pieces[-1]
+    def _merged(self, pieces: list[Piece]) -> list[Sent]:
+        """All records as one batch, of a size that may be opened again; what is behind goes as it is, or by itself."""
+        first = pieces[0]
         opened = first.records()
-        if first is not last:
-            opened = [record for piece in pieces for record in piece.records()]
+        count = 1
+        if len(pieces) > 1:
+            opened, held = [*opened], first.held
+            most = min(OPENED_AT_ONCE, opening_limit().bytes)
+            for piece in pieces[1:]:
+                found = piece.records()
+                held += piece.held
+                if held > most:
+                    break
+                opened += found
+                count += 1
+        sent = [self._closed(pieces[:count], opened)]
+        for piece in pieces[count:]:
+            if piece.batch is None:  # it is open already
+                sent.append(self._closed([piece], piece.records()))
+            else:
+                sent.append(self.verbatim(piece, piece.batch))
+        return sent
+
+    def _closed(self, pieces: list[Piece], opened: Sequence[records.Record]) -> Sent:
+        """One batch: the offsets of the pieces tell its own, no record is asked."""
+        first, last = pieces[0], pieces[-1]
         sequence = self._sequence
         buffer = self._encode(opened, first.codec, sequence)
         self._sequence = advance(sequence, len(opened))

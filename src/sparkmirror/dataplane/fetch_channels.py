@@ -164,7 +164,7 @@ class FetchChannels:
             return
         for _, payload in frames:
             answer = channel.session.answer(payload)
-            pause = answer.throttle_ms / 1000
+            pause = min(answer.throttle_ms / 1000, self._cluster.settings.request_timeout)
             if answer.error:
                 log.info(
                     "Fetch session with broker %d: %s.", channel.node, error_name(answer.error)

@@ -12,7 +12,7 @@ from itertools import repeat
 from sparkmirror.errors import SparkError
 from sparkmirror.kafka.batches import HEADER_SIZE
 from sparkmirror.kafka.fetch import TopicPartition
-from sparkmirror.kafka.records import Record, RecordColumns
+from sparkmirror.kafka.records import Record, RecordColumns, held_bytes
 from sparkmirror.transforms.chain import TopicChain
 from sparkmirror.transforms.record import ConnectRecord
 
@@ -146,7 +146,9 @@ def opened(piece: Piece, rows: Sequence[Record]) -> Piece:
     view = piece.view[: HEADER_SIZE + body * len(rows) // piece.count]
     if isinstance(rows, RecordColumns):
         offsets, newest = rows.offsets, max(rows.timestamps)
-        return Piece(view, None, offsets[0], offsets[-1], len(rows), newest, rows)
+        held = held_bytes(rows.keys, rows.values)
+        return Piece(view, None, offsets[0], offsets[-1], len(rows), newest, rows, held=held)
     newest = max(row.timestamp for row in rows)
     first, last = rows[0].offset, rows[-1].offset
-    return Piece(view, None, first, last, len(rows), newest, [*rows])
+    held = piece.held * len(rows) // piece.count
+    return Piece(view, None, first, last, len(rows), newest, [*rows], held=held)

@@ -254,7 +254,8 @@ class Sender:
         for (version, topics, owners), payload in frames:
             answer = produce.answer(version, payload, topics)
             if answer.throttle_ms > 0:
-                connection.muted_until = time.monotonic() + answer.throttle_ms / 1000
+                pause = min(answer.throttle_ms / 1000, self._cluster.settings.request_timeout)
+                connection.muted_until = time.monotonic() + pause
             for result in answer.partitions:
                 if result.error:
                     self.stale |= messages.is_stale_metadata(result.error)

@@ -29,6 +29,8 @@ _CONTROL_KEY = struct.Struct(">hh")
 _ABORT = 0
 SMALL_BATCH = 4096
 _FEW_RECORDS = 8
+OPENED_AT_ONCE = 16 << 20
+"""What the records take in memory of batches that are opened together; one batch may be more (see `compression`)."""
 
 
 class Piece:
@@ -38,6 +40,7 @@ class Piece:
         "batch",
         "count",
         "first_offset",
+        "held",
         "last_offset",
         "max_timestamp",
         "opened",
@@ -58,6 +61,7 @@ class Piece:
         opened: Sequence[Record] | None = None,
         original: memoryview | None = None,
         stretches: list[tuple[int, int]] | None = None,
+        held: int = 0,
     ) -> None:
         self.view = view
         self.batch = batch
@@ -72,13 +76,12 @@ class Piece:
         """The batch as it was read, where gaps were closed: only there do the records have their offsets."""
         self.stretches = stretches
         """Where gaps were closed: the numbers and the offsets of the records before which they were."""
+        self.held = held
+        """What its records take in memory, once they are read."""
         self.size = len(view)
-        """What it takes in memory."""
+        """What it takes in memory itself."""
         if opened is not None:
-            if isinstance(opened, RecordColumns):
-                self.size += records.held_bytes(opened.values)
-            else:
-                self.size += records.held_bytes([record.value for record in opened])
+            self.size += held
         if original is not None:
             self.size += len(original)
 
@@ -109,7 +112,9 @@ class Piece:
         """The records, with their source offsets as long as the batch was not re-addressed."""
         if self.opened is not None:
             return self.opened
-        return records.decode(self.view if self.original is None else self.original)
+        view = self.view if self.original is None else self.original
+        found, self.held = records.decode_sized(view)
+        return found
 
     def offsets(self, found: Sequence[Record]) -> Sequence[int]:
         """The source offsets of its records, which are these; a verbatim batch may be re-addressed by now (see below)."""
@@ -142,6 +147,10 @@ class Piece:
         ]
 
 
+class _EnoughError(Exception):
+    """As much of an answer is open as may be at once."""
+
+
 class Stream:
     """Reads one partition from an offset on.
 
@@ -150,7 +159,7 @@ class Stream:
     copied or not: offset and epoch go to the broker together, which would else take its own log for one that was cut back.
     """
 
-    __slots__ = ("_committed_only", "crc", "leader_epoch", "next_offset")
+    __slots__ = ("_committed_only", "_opened", "crc", "leader_epoch", "next_offset")
 
     def __init__(
         self, next_offset: int, isolation: int, fingerprint: Fingerprint = NO_FINGERPRINT
@@ -158,12 +167,20 @@ class Stream:
         self.next_offset = next_offset
         self.leader_epoch, self.crc = fingerprint
         self._committed_only = isolation == READ_COMMITTED
+        self._opened = 0
+        """What the records take in memory that were opened of the answer at hand."""
 
     def feed(self, fetched: Fetched) -> list[Piece]:
-        """The pieces of one fetch answer, up to the first damaged batch; an error if that comes first."""
+        """The pieces of one fetch answer, up to the first damaged batch; an error if that comes first.
+
+        Where batches must be opened, not all at once: what is left is fetched again.
+        """
         pieces: list[Piece] = []
+        self._opened = 0
         try:
             self._feed(fetched, pieces)
+        except _EnoughError:
+            return pieces
         except CorruptBatch:
             if not pieces:
                 raise
@@ -236,7 +253,10 @@ class Stream:
 
     def _cut(self, view: memoryview, pieces: list[Piece]) -> None:
         """A batch that must be opened: it begins too early, has the broker's time or none, or is of an old format."""
-        found = records.decode(view)
+        if self._opened > OPENED_AT_ONCE:
+            raise _EnoughError
+        found, held = records.decode_sized(view)
+        self._opened += held
         if found and found[0].offset < self.next_offset:
             found = [record for record in found if record.offset >= self.next_offset]
         if not found:  # compaction leaves empty batches behind
@@ -247,7 +267,7 @@ class Stream:
             batch = Batch(view)
             end, newest = batch.last_offset + 1, batch.max_timestamp
         self.crc = crc_of(view)
-        pieces.append(Piece(view, None, first, last, len(found), newest, found))
+        pieces.append(Piece(view, None, first, last, len(found), newest, found, held=held))
         self.next_offset = end
 
 

@@ -22,7 +22,7 @@ from .writing import batch_of
 
 Headers = list[tuple[str, bytes | None]]
 RECORD_BYTES = 100
-"""What a record takes in memory beside its value, about."""
+"""What a record takes in memory beside its bytes, about."""
 
 
 class Record(Protocol):
@@ -90,13 +90,19 @@ class RecordColumns(Sequence[NewRecord]):
 
 def decode(view: memoryview) -> list[Record]:
     """The records of one batch of any magic; LogAppendTime batches give the append time to every record."""
+    return decode_sized(view)[0]
+
+
+def decode_sized(view: memoryview) -> tuple[list[Record], int]:
+    """The same, and what they take in memory, about."""
     try:
         if magic_of(view) >= 2:
             plain = _plain(view)
-            opened = len(plain) + RECORD_BYTES * Batch(view).count
-            opening_limit().require(len(view), opened)
-            return cast("list[Record]", list(DefaultRecordBatch(plain)))
-        return list(legacy.messages(view))
+            size = len(plain) + RECORD_BYTES * Batch(view).count
+            opening_limit().require(len(view), size)
+            return cast("list[Record]", list(DefaultRecordBatch(plain))), size
+        found = legacy.messages(view)
+        return list(found), held_bytes([row.key for row in found], [row.value for row in found])
     except (CodecError, cramjam.DecompressionError, ValueError, EOFError, OSError) as error:
         # Also a header key that is not UTF-8 (a ValueError): Kafka allows no other, but brokers do not look.
         raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
@@ -148,9 +154,10 @@ def control_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: int)
     return encode([NewRecord(0, timestamp, key, value, []) for key, value in records], 0)
 
 
-def held_bytes(values: Sequence[bytes | None]) -> int:
-    """What records with these values take in memory, about."""
-    return sum(map(len, filter(None, values))) + RECORD_BYTES * len(values)
+def held_bytes(*columns: Sequence[bytes | None]) -> int:
+    """What records with these keys and values take in memory, about."""
+    found = sum(sum(map(len, filter(None, column))) for column in columns)
+    return found + RECORD_BYTES * len(columns[0])
 
 
 def same_content(one: Record, other: Record) -> bool:

@@ -23,7 +23,6 @@ from sparkmirror.dataplane.stream import Piece
 from sparkmirror.errors import CorruptBatch, QueryFailed, ReplicationError
 from sparkmirror.formats.position import NO_FINGERPRINT, Position, TargetPosition
 from sparkmirror.kafka import messages
-from sparkmirror.kafka.records import held_bytes
 from sparkmirror.transforms.record import ConnectRecord
 
 from .dead_letters import DeadLetters
@@ -122,7 +121,7 @@ class QueryCopy(RecordCopy):
                 self._ready.popleft()
                 self._count(-piece.size)
             asked = _Asked(
-                portion, Slice(portion.rows, self), held_bytes(portion.rows.column("value"))
+                portion, Slice(portion.rows, self), sum(p.held for p, _ in portion.pieces)
             )
             self._asked.append(asked)
             if portion.rows:

@@ -15,7 +15,7 @@ from sparkmirror.dataplane.placing import Placing
 from sparkmirror.dataplane.plan import CopySettings, PartitionPlan
 from sparkmirror.dataplane.routing import Parts, Routing, opened
 from sparkmirror.dataplane.shape import Shape
-from sparkmirror.dataplane.stream import Piece
+from sparkmirror.dataplane.stream import OPENED_AT_ONCE, Piece
 from sparkmirror.errors import QueryRefused
 from sparkmirror.kafka.fetch import TopicPartition
 from sparkmirror.kafka.records import RecordColumns
@@ -91,11 +91,12 @@ class QueryRouting(Routing):
     # -- before the query -----------------------------------------------------------------------
 
     def open(self, pieces: Sequence[Piece]) -> Portion:
-        """The records of some pieces as the query sees them."""
+        """The records of some pieces as the query sees them: of the first ones, if all would be too much at once."""
         chain, plan = self._chain, self._plan
         read: list[Any] = []
         offsets: list[int] = []
         counts: list[tuple[Piece, int]] = []
+        held = 0
         for piece in pieces:
             if chain is None:
                 rows: Any = piece.records()
@@ -104,6 +105,9 @@ class QueryRouting(Routing):
                 rows = self._renamed(piece, chain)
             counts.append((piece, len(rows)))
             read += rows
+            held += piece.held
+            if held > OPENED_AT_ONCE:
+                break
         if chain is None:
             return Portion(counts, Rows(read, plan.topic, plan.partition, offsets))
         return Portion(counts, Rows(read))
@@ -125,7 +129,7 @@ class QueryRouting(Routing):
         known = self._known
         asked = [piece for piece in pieces if _span(piece) not in known]
         both = dict(known)  # some of these are forgotten next
-        opened_up = [self.open(some) for some in portions(asked)]
+        opened_up = list(self._portions(asked))
         answers = iter(
             self._desk.ask_all(self.prepared, [each.rows for each in opened_up if each.rows])
         )
@@ -140,6 +144,14 @@ class QueryRouting(Routing):
             known.pop(next(iter(known)))
         known |= dict(list(wanted.items())[-_MOST_KNOWN:])
         yield from wanted.values()
+
+    def _portions(self, pieces: Sequence[Piece]) -> Iterator[Portion]:
+        for some in portions(pieces):
+            left = some
+            while left:
+                portion = self.open(left)
+                left = left[len(portion.pieces) :]
+                yield portion
 
     # -- behind the query -----------------------------------------------------------------------
 
