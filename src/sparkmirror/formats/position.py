@@ -245,6 +245,13 @@ def _number(value: Any, bits: int = 64) -> int:
     return number
 
 
+def _topic_id(value: Any) -> str:
+    """ValueError where it is none: some other text."""
+    text = str(value)
+    bytes.fromhex(text)
+    return text
+
+
 def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
     origin = fields["origin"]  # a list in positions of the first version
     source_origin, target_origin = origin.split("/") if isinstance(origin, str) else origin
@@ -252,7 +259,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
         offset=offset,
         numbering=Numbering(_number(fields["pid"]), _number(fields["epoch"], 16)),
         fingerprint=Fingerprint(_number(fields["leader"], 32), _number(fields.get("crc", -1))),
-        source_id=str(fields["sid"]),
+        source_id=_topic_id(fields["sid"]),
         origin=(_number(source_origin), _number(target_origin)),
         stamp=_number(fields["stamp"]),
         superseded=tuple(_superseded(text) for text in str(fields.get("was", "")).split()),
@@ -270,7 +277,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
             position,
             sequence=_number(fields["seq"], 32),
             target_offset=_number(fields["target"]),
-            target_id=str(fields["tid"]),
+            target_id=_topic_id(fields["tid"]),
         )
     replaced = fields.get("replaces")
     if replaced is None:
@@ -281,7 +288,7 @@ def _numbered(offset: int, fields: dict[str, Any]) -> Entry:
 
 def _superseded(text: str) -> Superseded:
     topic_id, _, at = text.partition("@")
-    return Superseded(topic_id, _number(at))
+    return Superseded(_topic_id(topic_id), _number(at))
 
 
 def _target(key: str, row: list[Any]) -> TargetPosition:
@@ -294,7 +301,7 @@ def _target(key: str, row: list[Any]) -> TargetPosition:
         _number(sequence, 32),
         _number(target_offset),
         _number(origin),
-        str(target_id),
+        _topic_id(target_id),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sparkmirror.errors import BrokerError, ConnectionFailed, KafkaError
+from sparkmirror.errors import BrokerError, ConnectionFailed, CorruptBatch, KafkaError
 from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka.batches import end_offset, is_control, whole_batches
@@ -106,9 +106,23 @@ class InternalTopic:
         found: list[Record] = []
         for view in whole_batches(fetched.records):
             if not is_control(view):
-                found += [r for r in records.decode(view) if r.offset >= self.position]
+                found += self._read(view)
             self.position = end_offset(view)
         return found
+
+    def _read(self, view: memoryview) -> list[Record]:
+        try:
+            return [r for r in records.decode(view) if r.offset >= self.position]
+        except (
+            CorruptBatch
+        ) as error:  # whoever may write to the topic must not stop those who read it
+            log.error(
+                "Topic %s, from offset %d: %s These records are skipped.",
+                self.name,
+                self.position,
+                error.message,
+            )
+            return []
 
     def _append(self, batch: bytearray) -> int:
         return kafka_log.append(self._cluster, self.name, 0, batch)

@@ -120,7 +120,7 @@ def test_a_plain_position_is_exactly_what_mm2_writes() -> None:
 
 
 def test_positions_of_the_first_version_are_read() -> None:
-    position = Position(7, Numbering(1, 2), 3, 4, Fingerprint(5), "s", "t", (6, 8), 9)
+    position = Position(7, Numbering(1, 2), 3, 4, Fingerprint(5), "aa", "bb", (6, 8), 9)
     fields = json.loads(encode(Entry(position)) or b"") | {"origin": [6, 8]}
     del fields["crc"]
     assert decode(json.dumps(fields).encode()) == Entry(position)
@@ -163,6 +163,7 @@ def test_what_was_made_to_stop_workers_is_no_position_either(value: bytes) -> No
         {"pid": float("inf")},
         {"seq": 1 << 31},
         {"target": 1 << 63},
+        {"tid": "zz"},
         {"seq": "x"},
         {"origin": []},
         {"origin": 3},

@@ -38,7 +38,7 @@ class ClientFiles:
     def read(self, location: str) -> bytes:
         """The content of a file; OSError if it cannot be read, or is none that belongs to a client."""
         content = self._sent(location)
-        return _read(location) if content is None else content
+        return read_file(location) if content is None else content
 
     def stamp(self, location: str) -> Hashable:
         """Another value when the content is another; None for a file that is not there."""
@@ -50,6 +50,7 @@ class ClientFiles:
         """The file, for a library that takes no bytes."""
         content = self._sent(location)
         if content is None:
+            require_file(location)
             yield location
             return
         with file_in_memory(content) as path:
@@ -62,16 +63,25 @@ class ClientFiles:
 HERE = ClientFiles()
 
 
-def _read(location: str) -> bytes:
+def read_file(location: str) -> bytes:
     """Whoever may send a config names it: neither a device, nor a pipe that nobody writes to, nor gigabytes are read."""
     descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "Not a regular file", location)
-        if found.st_size > _LARGEST:
-            raise OSError(errno.EFBIG, f"Larger than {_LARGEST} bytes", location)
+        _check(os.fstat(descriptor), location)
         return file.read(_LARGEST)
+
+
+def require_file(location: str) -> None:
+    """OSError if a library that opens the file by itself would read what `read_file` does not."""
+    if Path(location).exists():
+        _check(Path(location).stat(), location)
+
+
+def _check(found: os.stat_result, location: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file", location)
+    if found.st_size > _LARGEST:
+        raise OSError(errno.EFBIG, f"Larger than {_LARGEST} bytes", location)
 
 
 def stamp(location: str) -> tuple[int, ...] | None:

@@ -6,12 +6,11 @@ Read on the driver when a job is planned, so that executors need not have the dr
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.kafka.access.files import ClientFiles, NamedFile
+from sparkmirror.kafka.access.files import ClientFiles, NamedFile, read_file
 from sparkmirror.kafka.access.kerberos import kerberos_files
 from sparkmirror.kafka.access.keystores import key_store, store_files, trust_store
 from sparkmirror.kafka.access.login import Login, login_of
@@ -61,8 +60,7 @@ def read_files(settings: ClientSettings) -> ClientFiles:
 
 def _content(alias: str, file: NamedFile) -> bytes:
     try:
-        with Path(file.location).open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
+        content = read_file(file.location)
     except OSError as error:
         raise ConfigError(
             f"Cluster {alias}: {file.key}: {file.location} cannot be read on the driver: {error.strerror or error}.",
