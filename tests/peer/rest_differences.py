@@ -51,7 +51,33 @@ _NOT_READ = "|".join(
     )
 )
 
+_STRANGERS = r"http://bad\.example|http://good\.example\.org|null"
+_NOT_LOGGED_IN = (
+    "nobody|a wrong password|another user|no colon|no base64|another scheme|a scheme alone"
+)
+
 DIFFERENCES: tuple[Difference, ...] = (
+    _of(
+        "status body",
+        "pages of other origins are refused, where a Java worker answers and leaves the rest to the browser",
+        "origin: list",
+        rf"origin ({_STRANGERS}): (list|absent)",
+    ),
+    _of(
+        "status body content-type",
+        "and so are their requests for paths that are not there",
+        rf"origin ({_STRANGERS}): no path",
+    ),
+    _of(
+        "status body content-type",
+        "who somebody is comes before anything of a request is looked at",
+        rf"({_NOT_LOGGED_IN}): (GET /connectors as HTML|PUT text)",
+    ),
+    _of(
+        "status body",
+        "and whether a worker has signed a request before its body",
+        "internal: tasks that are no (list|JSON)",
+    ),
     _of(
         "message",
         "what is wrong with a JSON document is said in the words of the library that reads it; the status is the same",
@@ -66,7 +92,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "beat: patch (nested|a list|null)",
         "alter: (no list|text in the list|null in the list|unknown field|unknown field inside)",
         "alter: (partition is a text|offset is a number)",
-        "internal: tasks that are no (list|JSON)",
         "settings: POST /connectors",
         "alice( in lower case)?: POST /connectors",
     ),
