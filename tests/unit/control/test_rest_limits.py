@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import resource
 import socket
@@ -50,6 +51,31 @@ def test_a_head_without_end_is_refused() -> None:
         with pytest.raises(OSError):
             for number in range(16_000):
                 client.sendall(b"X-%d: %s\r\n" % (number, b"y" * 1000))
+        assert served.call("GET", "/").status == 200
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"1\r\na\r\n0\r\n" + b"ab:cd\r\n" * 20_000,
+        b"1\r\na\r\n0\r\nab: " + b"y" * 100_000,
+        b"1;" + b"y" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("path", [b"/connectors", b"/nowhere"])
+def test_what_stands_beside_a_body_is_part_of_the_head(behind: bytes, path: bytes) -> None:
+    """Fields behind it, and what may be said of its chunks."""
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % path
+    with serving({"rest.max.header.bytes": "4096"}) as served, connect(served) as client:
+        client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):  # as soon as it is too much
+            client.sendall(behind)
+        client.settimeout(10)
+        with contextlib.suppress(OSError):
+            assert b"431" in client.recv(1 << 16) or path == b"/nowhere"
+            while client.recv(1 << 16):
+                pass
+        assert served.herder.calls == []
         assert served.call("GET", "/").status == 200
 
 

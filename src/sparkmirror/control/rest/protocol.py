@@ -128,6 +128,7 @@ class ConnectProtocol(HttpToolsProtocol):
         self._is_refused = False
         self._head = 0
         self._body = 0
+        self._beside = 0
         self._held = 0
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
@@ -153,12 +154,20 @@ class ConnectProtocol(HttpToolsProtocol):
         self._head += len(data)
         if is_begin:
             self._wait(self.door.limits.request)
+        self._beside += len(data)
         super().data_received(_UPGRADE.sub(b"X", data) if b"pgrade" in data.lower() else data)
-        if self._head > self.door.limits.header_bytes and not self._is_refused:
+        longest = self.door.limits.header_bytes
+        # Behind the head: sizes of chunks, and fields behind the body, which nobody needs.
+        if (self._head > longest or self._beside > longest) and not self._is_refused:
             self._refuse(431, "The head of the request is longer than rest.max.header.bytes.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head >= 0:  # not behind a body
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._head = -(1 << 62)  # what follows is the body
+        self._beside = 0
         length = next((v for n, v in self.headers if n == b"content-length"), b"0")
         if length.isdigit() and int(length) > self.door.limits.body_bytes:
             self._refuse_body()
@@ -167,6 +176,7 @@ class ConnectProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
+        self._beside = 0
         if self._is_refused or self._is_answered:
             return
         if self._body > self.door.limits.body_bytes:
@@ -186,7 +196,7 @@ class ConnectProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._wait(self.door.limits.idle if self._is_answered else None)
-        self._head = self._body = 0
+        self._head = self._body = self._beside = 0
         if not self._is_refused:
             super().on_message_complete()
 
@@ -219,6 +229,9 @@ class ConnectProtocol(HttpToolsProtocol):
         """Answer, and hear no more."""
         self._is_refused = True
         self._wait(None)
+        if self._is_answered:  # to what is being received
+            self.transport.close()
+            return
         body = json.dumps({"error_code": status, "message": message}).encode()
         phrase = http.HTTPStatus(status).phrase
         head = (
