@@ -93,9 +93,9 @@ class Connection:
             raise
         if not self.is_open:  # the broker answered and closed
             raise self.failure
-        self._longest = _MAX_FRAME
         if self._settings.security.uses_sasl:
             self._log_in()
+        self._longest = _MAX_FRAME
 
     def _connect(self) -> None:
         self._socket = carrier = connect(self.host, self.port, self._settings)

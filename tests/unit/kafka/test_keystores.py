@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, KINDS, PASSWORD, Authority, Identity, Kind, keytool
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -19,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.kafka.access.keystores import key_store, trust_store
+from sparkmirror.kafka.access.pem import Block, blocks, private_key
 
 
 @pytest.fixture(scope="module")
@@ -350,3 +354,56 @@ def test_our_expired_certificate_is_only_a_warning(
     assert found is not None
     assert str(found).startswith("CN=old, issued by CN=test-ca, valid until ")
     assert "Our certificate in" in caplog.text and "has expired on" in caplog.text
+
+
+# -- keys of others ---------------------------------------------------------------------------------
+
+
+def locked(folder: Path, *options: str) -> str:
+    """A key that openssl has encrypted."""
+    plain = ec.generate_private_key(ec.SECP256R1())
+    file = folder / "key.pem"
+    file.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(file), "-passout", "pass:secret", *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("options", [["-v2", "aes256"], ["-v1", "PBE-SHA1-3DES"]])
+def test_a_key_whose_password_takes_too_long_to_try_is_refused(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """All threads would stand still meanwhile, at each connection."""
+    with pytest.raises(ConfigError, match="would take too long"):
+        private_key(locked(tmp_path, *options, "-iter", "2000000"), "ssl.keystore.key", "secret")
+    private_key(locked(tmp_path, *options), "ssl.keystore.key", "secret")
+
+
+def test_a_key_whose_password_takes_much_memory_to_try_is_refused(tmp_path: Path) -> None:
+    text = locked(tmp_path, "-scrypt")
+    private_key(text, "ssl.keystore.key", "secret")
+    (block,) = blocks(text, "ssl.keystore.key")
+    der = base64.b64decode(block.body)
+    assert der.count(b"\x02\x01\x08") == 1  # r, of which with N=16384 each takes 2 MiB
+    large = base64.b64encode(der.replace(b"\x02\x01\x08", b"\x02\x01\x7f")).decode()
+    with pytest.raises(ConfigError, match="would take too long"):
+        private_key(Block(block.label, (), large).lines(), "ssl.keystore.key", "secret")
+
+
+def test_the_primes_of_a_key_are_not_looked_for() -> None:
+    """Of a few kilobytes that would take seconds, of a hundred for ever, and all threads would stand still."""
+    p, q, e = 2**2203 - 1, 2**2281 - 1, 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    numbers = rsa.RSAPrivateNumbers(
+        p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), rsa.RSAPublicNumbers(e, p * q)
+    )
+    key = numbers.private_key(unsafe_skip_rsa_key_validation=True)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    begin = time.monotonic()
+    private_key(text, "ssl.keystore.key", None)
+    assert time.monotonic() - begin < 0.5
+
+
+def test_a_key_of_any_size_is_refused() -> None:
+    text = f"-----BEGIN PRIVATE KEY-----\n{'A' * 100_000}\n-----END PRIVATE KEY-----"
+    with pytest.raises(ConfigError, match="larger than any"):
+        private_key(text, "ssl.keystore.key", None)

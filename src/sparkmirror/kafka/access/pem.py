@@ -20,6 +20,18 @@ _BLOCK = re.compile(r"-{5}BEGIN ([A-Z0-9 ]+)-{5}(.*?)-{5}END \1-{5}", re.DOTALL)
 _HEADER = re.compile(r"^[A-Za-z0-9-]+:.*$", re.MULTILINE)
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _LINE = 64
+_LONGEST_KEY = 32 << 10  # an RSA key of 16384 bits has 13 KiB
+_DERIVATIONS = re.compile(
+    rb"\x06("
+    rb"\x09\x2a\x86\x48\x86\xf7\x0d\x01\x05."  # PBES1 and PBKDF2
+    rb"|\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01."  # those of PKCS12
+    rb"|(?P<scrypt>\x09\x2b\x06\x01\x04\x01\xda\x47\x04\x0b)"
+    rb")",
+    re.DOTALL,
+)
+_MOST_ITERATIONS = 1_000_000
+_MOST_SCRYPT = 64 << 20
+_SEQUENCE, _OCTETS, _INTEGER = 0x30, 0x04, 0x02
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +103,64 @@ def private_key(text: str, where: str, password: str | None) -> PrivateKeyTypes:
             f"The private key in {where} is encrypted, and there is no ssl.key.password.",
             "Set ssl.key.password.",
         )
+    _require_cheap(key, where)
     secret = password.encode() if password and is_locked else None
     try:
-        return load_pem_private_key(key.lines().encode("ascii"), secret)
+        # To check its primes would take seconds, or for ever, of all threads; TLS finds out whether it fits the certificate.
+        return load_pem_private_key(
+            key.lines().encode("ascii"), secret, unsafe_skip_rsa_key_validation=True
+        )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         guess = "ssl.key.password does not fit it, or it" if is_locked else "It"
         raise ConfigError(
             f"The private key in {where} cannot be read. {guess} is damaged.",
             "Check ssl.key.password and that the key is PKCS#8 PEM.",
         ) from error
+
+
+def _require_cheap(key: Block, where: str) -> None:
+    """ConfigError for a key whose password would take minutes or gigabytes to try: anybody may send one in a config."""
+    if len(key.body) > _LONGEST_KEY:
+        raise ConfigError(f"The private key in {where} is larger than any.", "Check what it holds.")
+    try:
+        der = base64.b64decode(key.body, validate=True)
+    except ValueError:
+        return  # damaged: told when it is read
+    if any(_is_dear(der, found) for found in _DERIVATIONS.finditer(der)):
+        raise ConfigError(
+            f"Trying the password of the private key in {where} would take too long.",
+            f"Encrypt the key with at most {_MOST_ITERATIONS} iterations.",
+        )
+
+
+def _is_dear(der: bytes, name: re.Match[bytes]) -> bool:
+    """Whether the parameters behind the name of a derivation ask for more than they may."""
+    try:
+        numbers = _integers(der, name.end())
+    except IndexError:
+        return False  # damaged
+    if name["scrypt"] is not None and len(numbers) > 1:
+        return 128 * numbers[0] * numbers[1] > _MOST_SCRYPT
+    return bool(numbers) and numbers[0] > _MOST_ITERATIONS
+
+
+def _integers(der: bytes, at: int) -> list[int]:
+    """The integers of a sequence, up to an element of another kind but the salt."""
+    tag, start, end = _element(der, at)
+    found: list[int] = []
+    while tag == _SEQUENCE and start < end:
+        kind, first, start = _element(der, start)
+        if kind == _INTEGER:
+            found.append(int.from_bytes(der[first:start]))
+        elif kind != _OCTETS:
+            break
+    return found
+
+
+def _element(der: bytes, at: int) -> tuple[int, int, int]:
+    """Tag, start and end of what an element holds."""
+    tag, length, start = der[at], der[at + 1], at + 2
+    if length > 127:
+        size = length & 127
+        length, start = int.from_bytes(der[start : start + size]), start + size
+    return tag, start, start + length
