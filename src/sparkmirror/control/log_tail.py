@@ -155,8 +155,22 @@ class LogTail:
         partition = fetched.partition
         stream = self._streams[partition]
         before = stream.next_offset
-        for piece in stream.feed(fetched):
-            self._deliver(partition, piece)
+        try:
+            for piece in stream.feed(fetched):
+                self._deliver(partition, piece)
+        except CorruptBatch as error:
+            skipped = stream.skip(fetched)
+            if skipped is None:
+                raise
+            first, end = skipped
+            log.error(
+                "Topic %s-%d, offsets %d to %d: %s They are skipped.",
+                self._topic,
+                partition,
+                first,
+                end - 1,
+                error,
+            )
         if stream.next_offset != before:
             self.positions[partition] = stream.next_offset
             self._want(partition)

@@ -17,6 +17,7 @@ from sparkmirror.kafka.batches import (
     Batch,
     crc_matches,
     crc_of,
+    end_offset,
     leader_epoch_of,
     magic_of,
     whole_batches,
@@ -185,6 +186,22 @@ class Stream:
             if not pieces:
                 raise
         return pieces
+
+    def skip(self, fetched: Fetched) -> tuple[int, int] | None:
+        """Pass the batch that is next in this answer, which cannot be opened; its first offset, and the one behind it.
+
+        None if it is damaged: another replica may have it whole.
+        """
+        for view in whole_batches(fetched.records):
+            end = end_offset(view)
+            if end <= self.next_offset:
+                continue
+            if magic_of(view) >= 2 and not crc_matches(view):
+                return None
+            first, self.next_offset = self.next_offset, end
+            self.leader_epoch, self.crc = leader_epoch_of(view), crc_of(view)
+            return first, end
+        return None
 
     def _feed(self, fetched: Fetched, pieces: list[Piece]) -> None:
         aborted = sorted(fetched.aborted, key=lambda row: -row[1]) if self._committed_only else []

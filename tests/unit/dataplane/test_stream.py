@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sparkmirror.dataplane.stream import Piece, Stream
 from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats.position import Fingerprint
-from sparkmirror.kafka.batches import crc_of
+from sparkmirror.kafka.batches import LOG_APPEND_TIME, crc_of
 from sparkmirror.kafka.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from sparkmirror.kafka.records import NewRecord
 from tests.unit.making import (
@@ -99,6 +99,31 @@ def test_gaps_of_compaction_are_closed() -> None:
     assert offsets_of(pieces) == [2, 5, 20]
     assert all(piece.batch is not None and piece.batch.is_verbatim for piece in pieces)
     assert stream.next_offset == 40
+
+
+@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
+def test_a_batch_that_cannot_be_opened_may_be_passed(attributes: int) -> None:
+    """Whoever may write to an internal topic must not stop those who read it: here the key of a header is no text."""
+    rows = [NewRecord(0, -1, b"k", b"v", [("name", b"x")])]
+    bad = bytearray(batch(rows, attributes=attributes, leader_epoch=3))
+    bad[bad.index(b"name")] = 0xFF
+    views: list[memoryview | bytes] = [bytes(sealed(bad)), batch([record(1)], base=1)]
+    stream = Stream(0, READ_COMMITTED)
+    with pytest.raises(CorruptBatch):
+        stream.feed(fetched(views))
+    assert stream.skip(fetched(views)) == (0, 1)
+    assert (stream.next_offset, stream.leader_epoch) == (1, 3)
+    assert [piece.first_offset for piece in stream.feed(fetched(views))] == [1]
+    assert stream.skip(fetched(views)) is None
+
+
+def test_a_damaged_batch_is_not_passed() -> None:
+    """Another replica may have it whole."""
+    bad = bytearray(batch([record(0)]))
+    bad[-1] ^= 1
+    stream = Stream(0, READ_COMMITTED)
+    assert stream.skip(fetched([bytes(bad)])) is None
+    assert stream.next_offset == 0
 
 
 def test_a_wanted_offset_in_a_gap() -> None:
