@@ -20,6 +20,8 @@ LONGEST_S: Final = 1.0
 _SHOWN = 100
 _LONGEST = 256 << 10
 _MOST_REPEATED = 10_000
+_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_RANGE = re.compile(r"(\\.|[^\\\]])-(\\.|[^\\\]])", re.DOTALL)
 _TOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)[^}]*\}|.", re.DOTALL)
 
 
@@ -88,9 +90,23 @@ def _compiled(pattern: str) -> regex.Pattern[str]:
             f"it repeats something more than {_MOST_REPEATED} times",
             "Write * or + instead of a large count.",
         )
-    re.compile(translated, re.ASCII)  # what this one refuses is refused, in its words
-    # ASCII: \w, \d, \s and case mean ASCII in Java unless asked otherwise.
-    return regex.compile(translated, regex.ASCII, cache_pattern=False)
+    # What this one refuses is refused, in its words. It would walk through every character of each range.
+    re.compile(_CLASS.sub(_small_class, translated), re.ASCII)
+    try:
+        # ASCII: \w, \d, \s and case mean ASCII in Java unless asked otherwise.
+        return regex.compile(translated, regex.ASCII, cache_pattern=False)
+    except regex.error as error:
+        raise re.error(str(error)) from error
+
+
+def _small_class(found: re.Match[str]) -> str:
+    return "[" + _RANGE.sub(_small_range, found[0][1:]) if found[0].startswith("[") else found[0]
+
+
+def _small_range(found: re.Match[str]) -> str:
+    """One that is right, as a small one; one that is wrong, or none, as it is."""
+    is_class = any(text[0] == "\\" and text[-1].isalnum() for text in found.groups())
+    return found[0] if is_class or found[1][-1] > found[2][-1] else "a-b"
 
 
 def _repeated(pattern: str) -> int:

@@ -121,6 +121,13 @@ def test_counts_as_people_write_them_are_taken(plain: str) -> None:
     compile_java_patterns([plain], "groups")
 
 
+def test_classes_are_looked_at_in_no_time() -> None:
+    ranges = "".join(f"{chr(0x100 + n)}-\ud7ff" for n in range(2000))
+    begin = time.monotonic()
+    assert compile_java_patterns([f"[{ranges}]+"], "topics").matches("\u0100\u0102")
+    assert time.monotonic() - begin < 2
+
+
 def test_other_threads_run_while_a_pattern_backtracks() -> None:
     """Heartbeats of the group, REST: with Python's own engine they stand still."""
     over, refused = threading.Event(), threading.Event()
