@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -116,7 +115,7 @@ class PendingCall:
         for _, payload in self.connection.receive():
             try:
                 return messages.decode(self._request, payload)[1]
-            except (struct.error, ValueError, IndexError) as error:
+            except ValueError as error:
                 raise self._failed(f"its answer to {self._request.name} cannot be read") from error
         if time.monotonic() > self._deadline:
             raise self._failed(f"no answer to {self._request.name} within {self._patience:g} s")

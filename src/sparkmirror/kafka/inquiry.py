@@ -101,7 +101,7 @@ def offered_mechanisms(where: Where) -> list[str]:
             if answer is None:
                 return []
             return sorted(messages.decode(request, answer)[1].mechanisms)
-    except (OSError, ValueError, IndexError, struct.error):
+    except (OSError, ValueError):
         return []
 
 

@@ -7,6 +7,7 @@ Fetch and Produce have an encoding of their own (`fetch`, `produce`): those carr
 from __future__ import annotations
 
 import io
+import struct
 import threading
 from typing import Any
 
@@ -170,7 +171,10 @@ def broker_error(
 
 _first_use = threading.Lock()
 """kafka-python makes the class of a message for a version, its encoder and its decoder when they are first used. Two threads that
-do so at once leave one behind that never works: no answer of this kind could be read until the process is started again."""
+do so at once leave one behind that never works: no answer of this kind could be read until the process is started again.
+So they are made under this lock, and used without it: an answer may be long, and its broker nobody's friend."""
+
+_UNREADABLE = (struct.error, IndexError, AssertionError)  # besides ValueError
 
 
 def encode(request: Any, version: int, correlation_id: int, client_id: str) -> bytes:
@@ -178,13 +182,28 @@ def encode(request: Any, version: int, correlation_id: int, client_id: str) -> b
     request.API_VERSION = version
     with _first_use:
         request.with_header(correlation_id=correlation_id, client_id=client_id)
-        return bytes(request.encode(framed=True, header=True))
+        _compile(request, version, "compiled_encode_into")
+    return bytes(request.encode(framed=True, header=True))
 
 
 def decode(request: Any, payload: bytes | bytearray | memoryview) -> tuple[int, Any]:
-    """Correlation id and response object, from the bytes after the frame's length."""
+    """Correlation id and response object, from the bytes after the frame's length; ValueError if they cannot be read."""
     buffer = io.BytesIO(payload)
+    version = request.API_VERSION
     with _first_use:
         response_class = ResponseClassRegistry.get_response_class(request.header)
+        kind = response_class[None]
+        _compile(kind, version, "compiled_decode_from", data_class=kind)
+        if request.API_KEY == ApiVersionsRequest.API_KEY:  # an error comes in version 0
+            _compile(kind, 0, "compiled_decode_from", data_class=kind)
+    try:
         header = response_class.parse_header(buffer)
         return header.correlation_id, response_class.decode(buffer)
+    except _UNREADABLE as error:
+        raise ValueError(str(error) or "it is not in the format of its version") from error
+
+
+def _compile(message: Any, version: int, what: str, **options: Any) -> None:
+    """Have the encoder or decoder of a version made, exactly as kafka-python itself looks it up when it is used."""
+    flexible = message.flexible_version_q(version)
+    getattr(message._struct, what)(version, compact=flexible, tagged=flexible, **options)

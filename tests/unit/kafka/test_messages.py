@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.schemas.fields import struct
@@ -90,7 +93,7 @@ def test_two_threads_make_the_class_of_a_version(monkeypatch: pytest.MonkeyPatch
     requests = [messages.MetadataRequest(topics=None) for _ in range(3)]
     for request in requests:
         messages.encode(request, VERSION, 7, "client")
-    MetadataResponse._VERSIONS.pop(VERSION, None)
+    known = MetadataResponse._VERSIONS.pop(VERSION, None)
     meeting = Registering(monkeypatch)
 
     def decode(request: Any) -> None:
@@ -102,5 +105,45 @@ def test_two_threads_make_the_class_of_a_version(monkeypatch: pytest.MonkeyPatch
         thread.start()
     for thread in threads:
         thread.join()
+    del known
     gc.collect()
     assert messages.decode(requests[2], ANSWER)[1].controller_id == 1
+
+
+def test_an_answer_that_is_read_keeps_no_other_thread_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whose broker sends a long one may be anybody: the worker's heartbeats go on beside it."""
+    long, short = (messages.MetadataRequest(topics=None) for _ in range(2))
+    for request in (long, short):
+        messages.encode(request, VERSION, 7, "client")
+    messages.decode(short, ANSWER)
+    reading, other_is_read = threading.Event(), threading.Event()
+    read_header = MetadataResponse.parse_header
+    beside: list[bool] = []
+
+    def parse_header(data: Any, version: int | None = None) -> Any:
+        if threading.current_thread() is reader:
+            reading.set()
+            beside.append(other_is_read.wait(5))
+        return read_header(data, VERSION)
+
+    monkeypatch.setattr(MetadataResponse, "parse_header", parse_header)
+    reader = threading.Thread(target=messages.decode, args=(long, ANSWER))
+    reader.start()
+    assert reading.wait(5)
+    messages.decode(short, ANSWER)
+    other_is_read.set()
+    reader.join()
+    assert beside == [True]
+
+
+@given(st.sampled_from(messages.__all__), st.integers(0, 20), st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_bytes_that_are_no_answer_are_a_value_error(name: str, version: int, rest: bytes) -> None:
+    kind = getattr(messages, name)
+    request = kind()
+    request.API_VERSION = min(version, kind.max_version)
+    request.with_header(correlation_id=7, client_id="client")
+    with contextlib.suppress(ValueError):
+        messages.decode(request, b"\0\0\0\7" + rest)
