@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sparkmirror.errors import ConnectionFailed, KafkaError
 from sparkmirror.kafka.api_versions import FETCH
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.connection import LONGEST_FETCH, Connection
 from sparkmirror.kafka.fetch import (
     FetchAnswer,
     FetchLimits,
@@ -111,7 +111,7 @@ class FetchChannels:
             correlation = connection.next_correlation()
             frame = channel.session.request(correlation, self._cluster.settings.client_id)
             try:
-                connection.submit([frame], correlation, None)
+                connection.submit([frame], correlation, None, LONGEST_FETCH)
             except KafkaError as error:
                 self._lost(channel, error)
 

@@ -20,7 +20,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed, KafkaError
 from sparkmirror.kafka import messages
@@ -31,15 +31,26 @@ from sparkmirror.kafka.inquiry import Where
 from sparkmirror.kafka.settings import ClientSettings
 
 _LENGTH = struct.Struct(">i")
-_MAX_FRAME = 512 << 20
-_MAX_FIRST_FRAME = (
-    1 << 20
-)  # so that the answer of something else, like a TLS alert, is taken for no frame
+LONGEST_FETCH = 512 << 20
+"""How many bytes an answer with records in it may have."""
+_LONGEST_ANSWER = 64 << 20
+_LONGEST_FIRST = 1 << 20  # from what may be no broker: a TLS alert is taken for no frame
+_BELIEVED = 16 << 20
+"""A longer frame grows as its bytes come: to announce one costs the broker as little as it costs us."""
 _AHEAD_BYTES = 8 << 10
 _WAKE_BYTES = 64 << 10
 _MAX_CHUNKS = 512  # below IOV_MAX (1024)
 _WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK)
 _RENEWED_AFTER = (0.85, 0.95)  # of a session's life, as Java's clients do
+
+
+class _Expected(NamedTuple):
+    """The answer to a request that was submitted."""
+
+    correlation: int
+    context: Any
+    submitted: float
+    longest: int
 
 
 class Connection:
@@ -56,16 +67,16 @@ class Connection:
         self._socket: Transport | None = None
         self._correlation = 0
         self._outgoing: deque[Chunk] = deque()
-        self._expected: deque[tuple[int, Any, float]] = deque()
+        self._expected: deque[_Expected] = deque()
         self._ahead = bytearray(_AHEAD_BYTES)
         self._ahead_start = self._ahead_end = 0
         self._wakes_at = 1
         self._wake_bytes = 1
-        self._longest = _MAX_FIRST_FRAME
+        self._is_let_in = False
         self._renew_at = math.inf
         self._is_proven = False
         self._frame: bytearray | None = None
-        self._filled = 0
+        self._frame_length = self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.muted_until = 0.0
         self.round_trip = 0.0
@@ -95,13 +106,13 @@ class Connection:
             raise self.failure
         if self._settings.security.uses_sasl:
             self._log_in()
-        self._longest = _MAX_FRAME
+        self._is_let_in = True
 
     def _connect(self) -> None:
         self._socket = carrier = connect(self.host, self.port, self._settings)
         # What TLS leaves in the socket is less or more than what is missing: only plain sockets can wait for so many bytes.
         self._wake_bytes = _WAKE_BYTES if isinstance(carrier, socket.socket) else 1
-        self._longest = _MAX_FIRST_FRAME
+        self._is_let_in = False
         # A listener with logins answers ApiVersions, and to who does not log in nothing more.
         self._is_proven = False
 
@@ -141,14 +152,14 @@ class Connection:
 
     def close(self) -> None:
         if self._socket is not None:
-            self.lost_contexts = [context for _, context, _ in self._expected]
+            self.lost_contexts = [expected.context for expected in self._expected]
             with contextlib.suppress(OSError):
                 self._socket.close()
         self._socket = None
         self._outgoing.clear()
         self._expected.clear()
         self._frame = None
-        self._filled = self._ahead_start = self._ahead_end = 0
+        self._frame_length = self._filled = self._ahead_start = self._ahead_end = 0
         self._wakes_at = 1
         self._renew_at = math.inf
 
@@ -218,17 +229,21 @@ class Connection:
         payload = self.exchange_frames([frame], correlation, timeout)
         try:
             _, answer = messages.decode(request, payload)
-        except (struct.error, ValueError, IndexError) as error:
+        except ValueError as error:
             raise self._broken(f"its answer to {request.name} cannot be read ({error})") from error
         return answer
 
     def exchange_frames(
-        self, chunks: Sequence[Chunk], correlation: int, timeout: float | None = None
+        self,
+        chunks: Sequence[Chunk],
+        correlation: int,
+        timeout: float | None = None,
+        longest: int = _LONGEST_ANSWER,
     ) -> memoryview:
         """Send one framed request and wait for its answer's frame."""
         patience = timeout or self._settings.request_timeout
         deadline = time.monotonic() + patience
-        self.submit(chunks, correlation, None)
+        self.submit(chunks, correlation, None, longest)
         while True:
             for _, payload in self.receive():
                 return payload
@@ -262,16 +277,24 @@ class Connection:
     @property
     def oldest_sent(self) -> float | None:
         """When the request that has waited longest was submitted, by the monotonic clock."""
-        return self._expected[0][2] if self._expected else None
+        return self._expected[0].submitted if self._expected else None
 
-    def submit(self, chunks: Sequence[Chunk], correlation: int, context: Any) -> None:
-        """Queue a framed request; `context` comes back with the answer."""
+    def submit(
+        self,
+        chunks: Sequence[Chunk],
+        correlation: int,
+        context: Any,
+        longest: int = _LONGEST_ANSWER,
+    ) -> None:
+        """Queue a framed request; `context` comes back with the answer, which has `longest` bytes at most."""
         if self._socket is None:
             raise self.failure
         now = time.monotonic()
         if now >= self._renew_at and not self._expected:
             now = self._renewed(context)
-        self._expected.append((correlation, context, now))
+        if not self._is_let_in:
+            longest = _LONGEST_FIRST
+        self._expected.append(_Expected(correlation, context, now, longest))
         self._outgoing.extend(chunks)
         self.flush()
 
@@ -329,16 +352,14 @@ class Connection:
         """The frame that has just been filled, with the context of its request."""
         frame = self._frame
         assert frame is not None  # noqa: S101 - _fill says a frame is complete
-        self._frame, self._filled = None, 0
-        if not self._expected:
-            raise self._broken("an answer came that nobody asked for")
-        correlation, context, submitted = self._expected[0]
+        self._frame, self._frame_length, self._filled = None, 0, 0
+        expected = self._expected[0]
         (got,) = _LENGTH.unpack_from(frame, 0)
-        if got != correlation:
-            raise self._broken(f"answer {got} came where {correlation} was expected")
+        if got != expected.correlation:
+            raise self._broken(f"answer {got} came where {expected.correlation} was expected")
         self._expected.popleft()
-        self.round_trip = time.monotonic() - submitted
-        return context, memoryview(frame)
+        self.round_trip = time.monotonic() - expected.submitted
+        return expected.context, memoryview(frame)
 
     def _has_frame(self) -> bool:
         """Whether a frame is complete; what was read ahead goes into the frame that is to be filled."""
@@ -347,20 +368,23 @@ class Connection:
             if ahead < 4:
                 return False
             (length,) = _LENGTH.unpack_from(self._ahead, self._ahead_start)
-            if not 4 <= length <= self._longest:
+            if not self._expected:
+                raise self._broken("an answer came that nobody asked for")
+            if not 4 <= length <= self._expected[0].longest:
                 raise self._broken(f"a frame of {length} bytes was announced")
             start = self._ahead_start + 4
             end = min(self._ahead_end, start + length)
-            self._frame = frame = bytearray(length)
+            self._frame = frame = bytearray(min(length, _BELIEVED))
             frame[: end - start] = self._ahead[start:end]
+            self._frame_length = length
             self._filled = end - start
             self._ahead_start = end
-        return self._filled == len(self._frame)
+        return self._filled == self._frame_length
 
     def _read(self) -> bool:
         """Read once, small answers ahead and the rest of a large one in place; True if the socket is empty after that."""
         frame = self._frame
-        room = self._room_ahead() if frame is None else memoryview(frame)[self._filled :]
+        room = self._room_ahead() if frame is None else self._room_in(frame)
         if self._socket is None:
             raise self.failure
         try:
@@ -375,8 +399,13 @@ class Connection:
             self._ahead_end += got
         elif got > 0:
             self._filled += got
-        self._wake_at(1 if self._frame is None else len(self._frame) - self._filled)
+        self._wake_at(1 if self._frame is None else self._frame_length - self._filled)
         return got < len(room)
+
+    def _room_in(self, frame: bytearray) -> memoryview:
+        if self._filled == len(frame):
+            frame.extend(bytes(min(len(frame), self._frame_length - len(frame))))
+        return memoryview(frame)[self._filled :]
 
     def _room_ahead(self) -> memoryview:
         left = self._ahead_end - self._ahead_start

@@ -11,9 +11,11 @@ from sparkmirror.kafka import admin, messages, produce
 from sparkmirror.kafka.api_versions import FETCH, PRODUCE
 from sparkmirror.kafka.batches import end_offset, whole_batches
 from sparkmirror.kafka.cluster import Cluster
+from sparkmirror.kafka.connection import LONGEST_FETCH, Connection
 from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import (
     READ_UNCOMMITTED,
+    FetchAnswer,
     Fetched,
     FetchLimits,
     FetchSession,
@@ -49,16 +51,19 @@ def fetch_once(
             cluster.topic(topic).topic_id, offset, info.leader_epoch, -1, limits.partition_max_bytes
         ),
     )
-    correlation = connection.next_correlation()
-    frame = session.request(correlation, cluster.settings.client_id)
-    payload = connection.exchange_frames([frame], correlation)
-    answer = session.answer(payload)
+    answer = _ask(cluster, connection, session)
     code = answer.error or (answer.partitions[0].error if answer.partitions else 0)
     if code:
         raise _refused(cluster, topic, partition, code)
     if not answer.partitions:
         return Fetched(topic, partition, 0, -1, -1, -1, [], -1, _EMPTY, None)
     return answer.partitions[0]
+
+
+def _ask(cluster: Cluster, connection: Connection, session: FetchSession) -> FetchAnswer:
+    correlation = connection.next_correlation()
+    frame = session.request(correlation, cluster.settings.client_id)
+    return session.answer(connection.exchange_frames([frame], correlation, longest=LONGEST_FETCH))
 
 
 def _refused(cluster: Cluster, topic: str, partition: int, code: int) -> BrokerError:
@@ -134,9 +139,7 @@ def _first_batches(
         topic_id = cluster.topic(topic).topic_id
         wanted = Wanted(topic_id, offset, -1, -1, room)
         session.want((topic, partition), wanted)
-    correlation = connection.next_correlation()
-    frame = session.request(correlation, cluster.settings.client_id)
-    answer = session.answer(connection.exchange_frames([frame], correlation))
+    answer = _ask(cluster, connection, session)
     found: dict[TopicPartition, memoryview | None] = {}
     for row in answer.partitions:
         if row.error == messages.OFFSET_OUT_OF_RANGE:
@@ -165,9 +168,7 @@ def unknown_ids(cluster: Cluster, keys: Iterable[TopicPartition]) -> frozenset[T
             wanted = Wanted(cluster.topic(topic).topic_id, _NO_OFFSET, -1, -1, 0)
             for partition in partitions:
                 session.want((topic, partition), wanted)
-        correlation = connection.next_correlation()
-        frame = session.request(correlation, cluster.settings.client_id)
-        answer = session.answer(connection.exchange_frames([frame], correlation))
+        answer = _ask(cluster, connection, session)
         if answer.error:
             what = f"Asking broker {node} of {cluster.settings} for topic ids"
             raise messages.broker_error(answer.error, what)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import struct
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sparkmirror.errors import ConnectionFailed, KafkaError
-from sparkmirror.kafka.connection import Connection
+from sparkmirror.kafka.connection import LONGEST_FETCH, Connection
 from sparkmirror.kafka.settings import ClientSettings
 
 Script = Callable[[socket.socket], None]
@@ -336,3 +338,64 @@ def test_a_closed_connection_takes_nothing(peer: Peer) -> None:
     with pytest.raises(ConnectionFailed, match="is not connected"):
         connection.receive()
     connection.flush_quietly()
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("longest", "size"), [(None, 64 * MIB), (LONGEST_FETCH, LONGEST_FETCH)])
+def test_an_answer_longer_than_it_may_be_is_refused(
+    peer: Peer, longest: int | None, size: int
+) -> None:
+    def script(served: socket.socket) -> None:
+        head = read_frame(served)
+        served.sendall(struct.pack(">i", size + 1) + head[:4])
+
+    connection = peer.play(script)
+    connection.open()
+    more = () if longest is None else (longest,)
+    with pytest.raises(ConnectionFailed, match=f"a frame of {size + 1} bytes was announced"):
+        _submit(connection, *more)
+        receive_until(connection, bool)
+
+
+def _submit(connection: Connection, *longest: int) -> None:
+    correlation = connection.next_correlation()
+    frame = struct.pack(">ii", 4, correlation)
+    connection.submit([frame], correlation, None, *longest)
+
+
+def test_to_announce_a_long_answer_takes_no_memory(peer: Peer) -> None:
+    def script(served: socket.socket) -> None:
+        head = read_frame(served)
+        served.sendall(struct.pack(">i", LONGEST_FETCH) + head[:4] + bytes(MIB))
+
+    connection = peer.play(script)
+    connection.open()
+    tracemalloc.start()
+    try:
+        _submit(connection, LONGEST_FETCH)
+        with pytest.raises(ConnectionFailed, match="closed it"):
+            receive_until(connection, bool)
+        assert tracemalloc.get_traced_memory()[1] < 40 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_answer_arrives_whole(peer: Peer) -> None:
+    """A frame that grows as its bytes come, and a short one right behind it."""
+    body = random.Random(7).randbytes(MIB) * 50 + b"end"
+
+    def script(served: socket.socket) -> None:
+        first, second = read_frame(served)[:4], read_frame(served)[:4]
+        served.sendall(struct.pack(">i", len(body) + 4) + first + body)
+        served.sendall(struct.pack(">i", 7) + second + b"two")
+
+    connection = peer.play(script)
+    connection.open()
+    _submit(connection)
+    _submit(connection)
+    answers = [found for _, found in receive_until(connection, lambda done: len(done) == 2)]
+    assert answers[1] == b"two"
+    assert answers[0] == body
+    connection.close()
