@@ -57,9 +57,9 @@ def test_a_head_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     "behind",
     [
-        b"1\r\na\r\n0\r\n" + b"ab:cd\r\n" * 20_000,
-        b"1\r\na\r\n0\r\nab: " + b"y" * 100_000,
-        b"1;" + b"y" * 100_000,
+        b"1\r\na\r\n0\r\n" + b"ab:cd\r\n" * 200_000,
+        b"1\r\na\r\n0\r\nab: " + b"y" * 1_000_000,
+        b"1;" + b"y" * 1_000_000,
     ],
 )
 @pytest.mark.parametrize("path", [b"/connectors", b"/nowhere"])
@@ -71,10 +71,11 @@ def test_what_stands_beside_a_body_is_part_of_the_head(behind: bytes, path: byte
         with contextlib.suppress(OSError):  # as soon as it is too much
             client.sendall(behind)
         client.settimeout(10)
-        with contextlib.suppress(OSError):
-            assert b"431" in client.recv(1 << 16) or path == b"/nowhere"
-            while client.recv(1 << 16):
-                pass
+        answer = b""
+        with contextlib.suppress(ConnectionError):  # it may be reset before its answer is read
+            while part := client.recv(1 << 16):
+                answer += part
+        assert not answer or path == b"/nowhere" or b" 431 " in answer.splitlines()[0]
         assert served.herder.calls == []
         assert served.call("GET", "/").status == 200
 
