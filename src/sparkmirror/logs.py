@@ -13,10 +13,23 @@ log = logging.getLogger(__name__)
 
 
 class _Veiled(logging.Formatter):
-    """Hides secrets in the whole line, traces of exceptions too."""
+    """Hides secrets in the whole line, traces of exceptions too.
+
+    A message stays in its line: a broker's text or a name in it may have line ends, and what terminals take for commands.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         return VEIL.hide(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = record.message
+        if not text.isprintable():
+            record.message = "".join(map(_visible, text))
+        return super().formatMessage(record)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def log_to_stderr() -> None:

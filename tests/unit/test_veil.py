@@ -152,6 +152,19 @@ def test_logs_hide_what_clients_came_in_with() -> None:
     assert VEIL.hide("in-the-log") == "[hidden]"
 
 
+def test_a_message_stays_in_its_line() -> None:
+    """A broker, or who names a connector, writes no lines of its own into the log."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(_Veiled("%(levelname)s %(message)s"))
+    log = logging.Logger("test")
+    log.addHandler(handler)
+    log.warning("It says %s.", "no\r\nERROR all is lost\x1b[2J\u2028, schön")
+    assert written.getvalue() == (
+        "WARNING It says no\\r\\nERROR all is lost\\x1b[2J\\u2028, schön.\n"
+    )
+
+
 def test_a_long_text_costs_no_more_than_its_length() -> None:
     """Anybody who reaches REST may have one looked through, in a header."""
     veil = Veil()

@@ -35,6 +35,7 @@ _NO_LEADER = (
     "Cannot complete request momentarily due to no known leader URL, "
     "likely because a rebalance was underway."
 )
+_LONGEST_ANSWER = 64 << 20
 _TOO_FAR = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 _ERRORS: dict[int, type[ConnectError]] = {
     error.status: error for error in (BadRequest, Forbidden, NotFound, Conflict, Unavailable)
@@ -122,15 +123,20 @@ class WorkerClient:
             try:
                 connection.request(request.method, target, request.body or None, headers)
                 answer = connection.getresponse()
+                read = answer.read(_LONGEST_ANSWER + 1)
+                if len(read) > _LONGEST_ANSWER:
+                    raise http.client.HTTPException(
+                        f"the answer has more than {_LONGEST_ANSWER:,} bytes"
+                    )
                 return WorkerAnswer(
                     answer.status,
                     answer.getheader("Content-Type"),
                     answer.getheader("Location"),
-                    answer.read(),
+                    read,
                 )
             finally:
                 connection.close()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: of the URL
             raise ConnectError(
                 f"IO Error trying to forward REST request: {url}: {error!r}"
             ) from error

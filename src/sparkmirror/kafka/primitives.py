@@ -75,6 +75,8 @@ class Reader:
             if byte < 0x80:
                 return value
             shift += 7
+            if shift > 28:
+                raise ValueError("a varint is longer than 5 bytes")
 
     def take(self, size: int) -> memoryview:
         part = self.view[self.position : self.position + size]

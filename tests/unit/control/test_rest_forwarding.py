@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,6 +112,34 @@ def test_a_leader_that_cannot_be_reached() -> None:
         answer = served.call("GET", "/connectors/x")
         assert answer.status == 500
         assert answer.message.startswith(f"IO Error trying to forward REST request: {url}")
+
+
+def test_a_leader_with_an_address_that_is_none() -> None:
+    with serving(herder=_follower("http://127.0.0.1:99999/")) as served:
+        answer = served.call("GET", "/connectors/x")
+        assert answer.status == 500
+        assert answer.message.startswith("IO Error trying to forward REST request: http://")
+
+
+def test_an_answer_without_end_is_not_kept() -> None:
+    """Who claims to be the leader may be anybody in the group."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        peer, _ = listener.accept()
+        with peer, contextlib.suppress(OSError):
+            peer.recv(1 << 16)
+            peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            for _ in range(1000):
+                peer.sendall(bytes(1 << 20))
+
+    with listener:
+        endless = threading.Thread(target=answer)
+        endless.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises(ConnectError, match="has more than 67,108,864 bytes"):
+            WorkerClient().send(url, Passed("GET", "/connectors"))
+        endless.join(10)
 
 
 class _Recorder(http.server.BaseHTTPRequestHandler):

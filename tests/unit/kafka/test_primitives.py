@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import uuid
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.api_header import RequestHeader
@@ -29,6 +30,11 @@ def test_unsigned_varints(value: int) -> None:
     reader = Reader(memoryview(encoded))
     assert reader.uvarint() == value
     assert reader.position == len(encoded)
+
+
+def test_a_varint_without_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer than 5 bytes"):
+        Reader(memoryview(b"\xff" * 1000)).uvarint()
 
 
 @given(st.text(max_size=200))
