@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from broker_profiles import PROFILES
 from broker_proxy import Shown
-from kafka_tools import create_topic, delete_topic, topics
+from kafka_tools import consume, create_topic, delete_topic, topics, wait_for
 from shown_flows import ShownFlows
+from versioned import VersionedTopic
+
+from sparkmirror.formats.position import decode
 
 
 @pytest.mark.slow
@@ -234,9 +237,20 @@ def test_producer_ids_that_are_not_kept_are_noticed_before_anything_is_repeated(
     mirror, topic = flows.mirror("target")
     topic.produce(300)
     topic.await_all()
+    # A position at which nothing is acknowledged says nothing about numbers: then the content is looked at.
+    wait_for("positions are behind the records", lambda: _written_positions(topic) == 3)
     mirror.kill()
     topic.produce(300)
     mirror.start()
     mirror.wait_until_says("is kept without them", 60)
     assert mirror.says("mirror.delivery=at-least-once")
     assert topic.count() == 300
+
+
+def _written_positions(topic: VersionedTopic) -> int:
+    """How many partitions the offsets topic shows as copied."""
+    alias = topic.remote.partition(".")[0]
+    stored = consume(topic.target.bootstrap, f"mm2-offsets.{alias}.internal")
+    own = [record for record in stored if topic.name.encode() in (record.key or b"")]
+    positions = {record.key: decode(record.value).position for record in own}
+    return sum(position is not None and position.sequence > 0 for position in positions.values())
