@@ -18,7 +18,8 @@ _SUFFIXES = tuple(f".{name}" for name in _NAMES)
 SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "credential", "apikey")
 _ENDINGS = ("api.key", "access.key", "secret.key", "private.key")
 _OPTION = re.compile(
-    r"([\w.\-]+)\s*=\s*(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^\s;]+)", re.DOTALL
+    r"(?<![\w.\-])([\w.\-]++)\s*+=\s*+(\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'|[^\s;]++)",
+    re.DOTALL,
 )
 _SHORTEST = 8
 _PEM_LINE = 24  # shorter ones are the last line of a key, or none of it

@@ -16,9 +16,9 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.secret_names import HIDDEN, is_secret
 
 JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what java.lang.String.trim removes
-_LIST_SEPARATOR = re.compile(r"\s*,\s*", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
+_LIST_BLANKS = " \t\n\x0b\f\r"
+_INTEGER = re.compile(r"[+-]?\d++")
+_DECIMAL = re.compile(r"([+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?)[dDfF]?", re.ASCII)
 
 
 class KeyType(StrEnum):
@@ -173,7 +173,7 @@ def java_trim(text: str) -> str:
 def split_list(text: str) -> tuple[str, ...]:
     """The elements of a LIST value; "a,,b" keeps its empty element for a validator to refuse."""
     trimmed = java_trim(text)
-    return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
+    return tuple(item.strip(_LIST_BLANKS) for item in trimmed.split(",")) if trimmed else ()
 
 
 def parse_boolean(text: str) -> bool | None:

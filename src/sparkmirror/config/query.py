@@ -20,9 +20,19 @@ _FACTOR = "errors.deadletterqueue.topic.replication.factor"
 _BLANK = re.compile(r"\s+|--(?:\\\n|[^\r\n])*")
 _COMMENT_MARK = re.compile(r"/\*(?!\+)|\*/")  # behind `/*+` is a hint
 _TOKEN = re.compile(
-    r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|\w+|.""", re.DOTALL
+    r"""
+      [rR]'[^']*+(?:'|\Z)
+    | [rR]"[^"]*+(?:"|\Z)
+    | '(?:[^'\\]|\\(?:.|\Z))*+(?:'|\Z)
+    | "(?:[^"\\]|\\(?:.|\Z))*+(?:"|\Z)
+    | `[^`]*+(?:`|\Z)
+    | \w++
+    | .
+    """,
+    re.DOTALL | re.VERBOSE,
 )
-"""What Spark's lexer takes for one: texts, raw texts (in which a backslash is only that), names. All else by the character."""
+"""What Spark's lexer takes for one: texts, raw texts (in which a backslash is only that), names. All else by the character.
+A text that does not end is one up to the end: the query is wrong then in any case."""
 
 
 def _key(name: str, kind: KeyType, default: str | None, doc: str, check: object = None) -> Key:
@@ -201,6 +211,8 @@ def _statement(text: str) -> str:
             at = behind
         elif text[at] == ";":
             end, at = at if end is None else end, at + 1
+        elif _COMMENT_MARK.match(text, at):  # it does not end: Spark says so
+            end, at = None, len(text)
         else:  # something of the query itself
             token = _TOKEN.match(text, at)
             end, at = None, token.end() if token else at + 1

@@ -26,7 +26,7 @@ _UNKNOWN_NAME = re.compile(r"\(Unknown topic config name: (?P<name>[^\s()]+)\)\.
 _UNKNOWN_FORMAT = re.compile(
     rf"Invalid value (?P<value>\S+) for configuration (?P<name>{re.escape(FORMAT)}): "
 )
-_VERSION = re.compile(r"(\d+)\.(\d+)\b")
+_VERSION = re.compile(r"(?<!\d)(\d++)\.(\d++)\b")
 
 
 @dataclass(frozen=True, slots=True)

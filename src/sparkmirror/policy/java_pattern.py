@@ -20,9 +20,11 @@ LONGEST_S: Final = 1.0
 _SHOWN = 100
 _LONGEST = 256 << 10
 _MOST_REPEATED = 10_000
-_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_CLASS = re.compile(r"\\.|\[(?:\\(?:.|\Z)|[^\]\\])*+(?:\]|\Z)", re.DOTALL)
 _RANGE = re.compile(r"(\\.|[^\\\]])-(\\.|[^\\\]])", re.DOTALL)
-_TOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)[^}]*\}|.", re.DOTALL)
+_TOKEN = re.compile(
+    r"\\.|\[(?:\\(?:.|\Z)|[^\]\\])*+(?:\]|\Z)|\{(?P<least>\d++)[^{}]*+\}|.", re.DOTALL
+)
 
 
 _TOO_LARGE = "it is too large", "Use a simpler pattern."

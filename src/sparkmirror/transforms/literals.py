@@ -18,7 +18,7 @@ from sparkmirror.errors import ConfigError
 from .dates import DatePattern, milliseconds
 
 _TOKEN = re.compile(r'[:,{}\[\]"]|(?:\\.|\\\Z|[^:,{}\[\]"\\])+', re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE]([+-]?\d++))?", re.ASCII)
 _CLOCK = r"(\d+):(\d+):(\d+)\.(\d+)Z"
 _DATE = r"(\d+)-(\d+)-(\d+)"
 _TEMPORAL = {  # by the length of the text, which Java looks at first
@@ -33,6 +33,7 @@ _TIMESTAMP_FORMAT = DatePattern.parse("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "")
 _INTEGERS = (("int8", 1 << 7), ("int16", 1 << 15), ("int32", 1 << 31), ("int64", 1 << 63))
 _WIDTHS = ("int8", "int16", "int32", "int64", "float32", "float64")
 _MIXED = "mixed"
+_EXPONENT_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ def header_bytes(literal: str) -> bytes | None:
         raise ConfigError(
             f"value.literal={literal} mixes values of several kinds.",
             "Use values of one kind, or write the literal so that it is a plain text.",
+        ) from None
+    except RecursionError:
+        raise ConfigError(
+            "value.literal is nested too deeply.", "Write a literal of fewer lists and maps."
         ) from None
     return None if value is None else value.text.encode()
 
@@ -175,7 +180,7 @@ class _Parser:
         found = self._temporal(token) if token[0].isdigit() else None
         number = _NUMBER.fullmatch(token)
         if found is None and number is not None and token[0] != ".":
-            found = _number(token) if abs(int(number[1] or 0)) < 1 << 31 else None
+            found = _number(token) if _is_exponent(number[1] or "0") else None
         if found is not None:
             return found
         if embedded:
@@ -191,6 +196,11 @@ class _Parser:
                 self._at += 4
                 return found
         return _temporal(token)
+
+
+def _is_exponent(digits: str) -> bool:
+    """Whether Java has exponents of that size."""
+    return len(digits.lstrip("+-0")) <= _EXPONENT_DIGITS and abs(int(digits)) < 1 << 31
 
 
 def _temporal(text: str) -> _Value | None:

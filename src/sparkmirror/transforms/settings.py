@@ -10,8 +10,6 @@ from sparkmirror.errors import ConfigError
 from sparkmirror.policy.java_pattern import JavaPattern
 from sparkmirror.policy.java_regex import UnsupportedPattern
 
-_COMMA = re.compile(r"\s*,\s*")
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -71,4 +69,4 @@ class Settings:
 
 def listed(value: str) -> tuple[str, ...]:
     """The items of a list, as Java's configs have them."""
-    return tuple(_COMMA.split(value.strip())) if value.strip() else ()
+    return tuple(item.strip() for item in value.split(",")) if value.strip() else ()

@@ -17,7 +17,7 @@ _CRASHED = (
 )
 _OURS = "sparkmirror.errors.SparkError: "
 _FUNCTION = f"{FunctionFailed.__module__}.{FunctionFailed.__qualname__}: "
-_ABORTED = re.compile(r"Job aborted due to stage failure: .*Lost task .*?\): (.+)$")
+_ABORTED, _LOST = "Job aborted due to stage failure: ", "Lost task "
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 
 
@@ -47,9 +47,10 @@ def cause_of(text: str) -> str:
             if line.startswith(mark):
                 return shown(FunctionFailed(line.removeprefix(mark)))
     for line in lines:
-        aborted = _ABORTED.search(line)
-        if aborted is not None:
-            return f"Spark fails with {aborted.group(1)}"
+        _, _, aborted = line.partition(_ABORTED)
+        lost = aborted.rfind(_LOST, 0, max(0, aborted.rfind("): ")))
+        if lost >= 0 and (cause := aborted[lost:].partition("): ")[2]):
+            return f"Spark fails with {cause}"
     traces = [at for at, line in enumerate(lines) if line.startswith("Traceback ")]
     if traces:
         raised = [line for line in lines[traces[-1] + 1 :] if _RAISED.match(line)]

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from sparkmirror.errors import ConfigError
 
-_BLOCK = re.compile(r"-{5}BEGIN ([A-Z0-9 ]+)-{5}(.*?)-{5}END \1-{5}", re.DOTALL)
-_HEADER = re.compile(r"^[A-Za-z0-9-]+:.*$", re.MULTILINE)
+_BEGIN = re.compile(r"-{5}BEGIN ([A-Z0-9 ]++)-{5}")
+_HEADER = re.compile(r"^[A-Za-z0-9-]++:.*$", re.MULTILINE)
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _LINE = 64
 _LONGEST_KEY = 32 << 10  # an RSA key of 16384 bits has 13 KiB
@@ -54,7 +54,13 @@ def blocks(text: str, where: str) -> list[Block]:
     """All blocks of a text; `where` names the text in errors."""
     text = text.replace("\\n", "\n")  # as environment variables and JSON in YAML hold line ends
     found = []
-    for label, content in _BLOCK.findall(text):
+    at = 0
+    while (begin := _BEGIN.search(text, at)) is not None:
+        label = begin[1]
+        end = text.find(mark := f"-----END {label}-----", begin.end())
+        if end < 0:
+            break
+        content, at = text[begin.end() : end], end + len(mark)
         headers = tuple(header.strip() for header in _HEADER.findall(content))
         body = "".join(_HEADER.sub("", content).split())
         found.append(Block(label, headers, body))
