@@ -26,6 +26,7 @@ from sparkmirror.config.validation import (
     java_class_problems,
 )
 from sparkmirror.config.worker import WorkerConfig
+from sparkmirror.config.worker_clients import login_problem
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import compile_java_patterns
 from sparkmirror.policy.naming import load_policy
@@ -91,8 +92,10 @@ def connector_problems(
         "value": worker.value_converter,
         "header": worker.header_converter,
     }
+    login = login_problem(worker, texts) if rule is source_config_problems else None
     found = [
         *refused,
+        *([] if login is None else [login]),
         *rule(texts),
         *_policy_problems(texts),
         *_pattern_problems(_PATTERNS.get(plugin.simple_name, ()), texts),

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparkmirror.config.clients import Kind
+from sparkmirror.config.clients import Kind, with_prefix
 from sparkmirror.config.config_values import ConfigValue, Entry, Properties, config_value
 from sparkmirror.config.java_order import hash_order
 from sparkmirror.config.keys import Key, java_trim, split_list
 from sparkmirror.config.keys_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from sparkmirror.errors import ConfigError
 from sparkmirror.secret_names import HIDDEN, is_secret
 
 POLICY_KEY = "connector.client.config.override.policy"
@@ -62,6 +63,14 @@ def find_policy(properties: Mapping[str, str]) -> OverridePolicy:
         "Allowlist": frozenset(split_list(properties.get(ALLOWLIST_KEY, ""))),
     }
     return OverridePolicy(name, allowed[name])
+
+
+def require_allowed(props: Mapping[str, str], policy: OverridePolicy) -> None:
+    """ConfigError if a config overrides what the worker's policy does not let it, whoever has written it."""
+    for setting in with_prefix(props, "producer.override."):  # we have no other client of that kind
+        problem = policy.problem(setting)
+        if problem is not None:
+            raise ConfigError(f"producer.override.{setting}: {problem}", f"See {POLICY_KEY}.")
 
 
 def override_entries(kind: Kind, props: Properties, policy: OverridePolicy) -> list[Entry]:

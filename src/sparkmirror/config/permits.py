@@ -33,7 +33,9 @@ FUNCTIONS_ALLOWED = "transform.functions.allowed"
 MODULES_ALLOWED = "plugin.modules.allowed"
 FILES_ALLOWED = "transform.sql.file.allowed.paths"
 URLS_ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+LOGINS_ALLOWED = "client.login.allowed.servers"
 _POLICY = "replication.policy.class"
+_SERVERS = "producer.override.bootstrap.servers"
 _HANDLER = "callback.handler.class"
 _TOKEN_URLS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
 _BEARER = "org.apache.kafka.common.security.oauthbearer"
@@ -73,6 +75,11 @@ PERMIT_KEYS: tuple[Key, ...] = (
         "Addresses that configs of connectors may have tokens from (sasl.oauthbearer.token.endpoint.url), as the Java option of "
         "this name in KAFKA_OPTS lists them. Empty: none.",
     ),
+    _list(
+        LOGINS_ALLOWED,
+        "Servers (host:port) beside those of its own cluster to which the worker logs in with what stands under producer. in its "
+        "file, where a connector's config names them (producer.override.bootstrap.servers).",
+    ),
 )
 
 
@@ -81,6 +88,7 @@ class Kind(StrEnum):
     MODULE = "class"
     FILE = "file"
     URL = "address"
+    SERVER = "server"
 
 
 class Named(NamedTuple):
@@ -99,6 +107,7 @@ class Permits:
     modules: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     urls: frozenset[str] = frozenset()
+    servers: frozenset[str] = frozenset()
     trusted: frozenset[tuple[Kind, str]] = frozenset()
     references: frozenset[str] | None = None
     """The references to config providers that stored configs may have; None: any to those that the worker's file names."""
@@ -115,6 +124,7 @@ class Permits:
             modules=_items(properties.get(MODULES_ALLOWED)),
             roots=tuple(Path(item).resolve() for item in _items(properties.get(FILES_ALLOWED))),
             urls=frozenset(urls),
+            servers=frozenset(_items(properties.get(LOGINS_ALLOWED))),
         )
 
     def trusting(self, configs: Iterable[Mapping[str, str | None]]) -> Self:
@@ -125,7 +135,7 @@ class Permits:
     def problems(self, props: Mapping[str, str | None]) -> Iterator[Problem]:
         """What a config names and may not, each with the key of the worker's file that would list it."""
         for each in _named_in(props):
-            if not self._allows(each.kind, each.name):
+            if each.kind is not Kind.SERVER and not self._allows(each.kind, each.name):
                 yield Problem(each.key, _refusal(each))
 
     def require(self, props: Mapping[str, str | None]) -> None:
@@ -138,6 +148,10 @@ class Permits:
         """QueryRefused for a function that queries may not call, wherever its name comes from."""
         if not self._allows(Kind.FUNCTION, name):
             raise QueryRefused(_refusal(Named(Kind.FUNCTION, FUNCTIONS, name)))
+
+    def may_get_login(self, server: str) -> bool:
+        """Whether the worker's login may be sent to a server that is none of its own cluster."""
+        return self._allows(Kind.SERVER, server)
 
     def _allows(self, kind: Kind, name: str) -> bool:
         if (kind, name) in self.trusted:
@@ -156,6 +170,8 @@ class Permits:
                 return any(path.is_relative_to(root) for root in self.roots)
             case Kind.URL:
                 return name in self.urls
+            case Kind.SERVER:
+                return name in self.servers
 
 
 def _named_in(props: Mapping[str, str | None]) -> Iterator[Named]:
@@ -171,12 +187,15 @@ def _named_in(props: Mapping[str, str | None]) -> Iterator[Named]:
             yield Named(Kind.MODULE, key, value)
         elif key.endswith(_TOKEN_URLS):
             yield Named(Kind.URL, key, value)
+        elif key == _SERVERS:
+            yield from (Named(Kind.SERVER, key, name) for name in _items(value))
 
 
 _LISTED_IN = {
     Kind.FUNCTION: f"module in {FUNCTIONS_ALLOWED} of the worker's file",
     Kind.MODULE: f"module in {MODULES_ALLOWED} of the worker's file",
     Kind.FILE: f"directory in {FILES_ALLOWED} of the worker's file",
+    Kind.SERVER: f"server in {LOGINS_ALLOWED} of the worker's file",
     Kind.URL: f"address in {URLS_ALLOWED} of the worker's file, or as -D{URLS_ALLOWED}=… in {VARIABLES[0]}",
 }
 

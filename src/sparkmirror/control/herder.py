@@ -310,7 +310,10 @@ class ConnectHerder:
 
     def _obey_news(self) -> None:
         for namespace, level in self._news.take_levels().items():
-            if LOGGERS.is_level(level):
+            problem = LOGGERS.problem(namespace)
+            if problem is not None:
+                log.warning("The config topic has a level for a logger. %s", problem)
+            elif LOGGERS.is_level(level):
                 LOGGERS.set(namespace, level)
             else:  # somebody else has written it: REST takes no such level
                 log.warning(

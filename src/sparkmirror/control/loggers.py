@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 ROOT = "root"
 _TRACE = 5
+# Python keeps a name for every prefix of a name, for as long as the process lives.
+_LONGEST_NAME, _MOST_PARTS, _MOST_MADE = 256, 32, 1000
 _OFF = logging.CRITICAL + 50
 # Libraries that log what they send, tokens too, if they are let: they are not.
 _TELLTALES = ("py4j", "botocore", "urllib3")
@@ -52,10 +54,26 @@ class Loggers:
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._modified: dict[str, int] = {}
+        self._made = 0
+        """How many loggers are there because their level was set."""
 
     @staticmethod
     def is_level(level: str) -> bool:
         return level.upper() in _LEVELS
+
+    def problem(self, name: str) -> str | None:
+        """Why the level of a logger cannot be set; None if it can."""
+        if len(name) > _LONGEST_NAME or name.count(".") >= _MOST_PARTS:
+            return (
+                f"The name of a logger has at most {_LONGEST_NAME} characters and {_MOST_PARTS} parts; {name[:40]}... has "
+                f"{len(name)} and {name.count('.') + 1}."
+            )
+        if self._made >= _MOST_MADE and self.get(name) is None:
+            return (
+                f"{_MOST_MADE} loggers that nobody logs under have been given a level since this worker was started; "
+                f"{name} would be one more."
+            )
+        return None
 
     def all(self) -> dict[str, LoggerLevel]:
         """Root and every known logger with the level that counts for it, sorted by name."""
@@ -71,7 +89,7 @@ class Loggers:
     def set(self, name: str, level: str) -> list[str]:
         """Set a logger and those below it; gives the names of those that had another level, sorted.
 
-        `level` is one of Java's, in any case.
+        `level` is one of Java's, in any case. The name must be one without a `problem`.
         """
         wanted = _LEVELS[level.upper()]
         with self._lock:
@@ -80,6 +98,7 @@ class Loggers:
             }
             if wanted < logging.WARNING:
                 names = {each for each in names if each.partition(".")[0] not in _TELLTALES}
+            self._made += name != ROOT and name not in _known()
             loggers = {each: _logger(each) for each in sorted(names)}
             # Looked at before any is set: a level is handed down at once.
             changed = [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sparkmirror.config.overrides import require_allowed
 from sparkmirror.config.providers import resolve_named
 from sparkmirror.config.worker import WorkerConfig
 from sparkmirror.connectors.connector import Connector
@@ -218,6 +219,7 @@ class Worker:
         resolved = resolve_named(props, self._config.raw, known=permits.references)
         VEIL.learn(resolved)
         permits.require(resolved)  # whoever has written it, and wherever
+        require_allowed(resolved, self._config.override_policy)
         return resolved
 
     # -- tasks ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ NO_TOPIC_ID = bytes(16)
 QUIET_TRIES = 3
 """What is tried more often than that is logged."""
 _NAMES = Bound(2000)
+_LONGEST_NAME = 249
 _PROBE_S = 1.5
 _WITHOUT_S = 300.0
 _REFUSED_WAITS_S = (1.0, 15.0)
@@ -325,7 +326,7 @@ class Cluster:
         if is_whole:
             self.topics = {}
         for topic in answer.topics:
-            if topic.name is None:
+            if topic.name is None or len(topic.name) > _LONGEST_NAME:  # no topic of Kafka's
                 continue
             self._hidden.discard(topic.name)
             if topic.error_code == messages.NONE:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from sparkmirror.config.masking import is_secret, masked
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.config.worker_clients import connector_client, data_producer, worker_client
+from sparkmirror.config.worker_clients import data_producer, login_problem, worker_client
+from sparkmirror.errors import ConfigError
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 WORKER = WorkerConfig.parse(
@@ -59,9 +64,8 @@ def test_connectors_clients_get_their_own_kind_and_admins_the_top_too() -> None:
 
 
 def test_connectors_override() -> None:
-    props = {"producer.override.acks": "all", "consumer.override.x": "1", "producer.acks": "0"}
-    assert connector_client(WORKER, "producer", props)["acks"] == "all"
-    assert connector_client(WORKER, "consumer", props)["x"] == "1"
+    props = {"producer.override.acks": "all", "producer.acks": "0"}
+    assert data_producer(WORKER, props)["acks"] == "all"
 
 
 def test_copies_go_where_the_override_says() -> None:
@@ -111,3 +115,43 @@ def test_secrets_are_masked_wherever_they_are_prefixed() -> None:
     }
     assert masked(secret | public) == dict.fromkeys(secret, "[hidden]") | public
     assert not is_secret("password.file")
+
+
+LOGGING_IN = {
+    **WORKER.properties,
+    "producer.security.protocol": "SASL_SSL",
+    "producer.sasl.mechanism": "PLAIN",
+    "producer.sasl.jaas.config": "the worker's",
+    "producer.ssl.truststore.location": "/ca.jks",
+}
+FOREIGN = {"producer.override.bootstrap.servers": "own:9092, theirs:1"}
+
+
+def test_the_workers_login_is_not_sent_to_servers_that_a_config_names() -> None:
+    worker = WorkerConfig.parse(LOGGING_IN)
+    with pytest.raises(ConfigError, match="names theirs:1, which is no server of the worker's own"):
+        data_producer(worker, FOREIGN)
+    problem = login_problem(worker, FOREIGN)
+    assert problem is not None
+    assert problem.key == "producer.override.bootstrap.servers"
+    assert "client.login.allowed.servers" in problem.message
+    said = {**FOREIGN, "producer.override.security.protocol": "SASL_PLAINTEXT"}
+    found = data_producer(worker, said)
+    assert not any(name.startswith("sasl.") for name in found)
+    assert found["ssl.truststore.location"] == "/ca.jks"  # nothing can be done with that
+    named = {**said, "producer.override.sasl.jaas.config": "of the config"}
+    assert data_producer(worker, named)["sasl.jaas.config"] == "of the config"
+
+
+def test_who_owns_the_worker_may_list_servers_that_get_its_login() -> None:
+    for worker in (
+        WorkerConfig.parse({**LOGGING_IN, "client.login.allowed.servers": "theirs:1"}),
+        replace(
+            WorkerConfig.parse(LOGGING_IN),
+            permits=WorkerConfig.parse(LOGGING_IN).permits.trusting([FOREIGN]),
+        ),
+    ):
+        assert login_problem(worker, FOREIGN) is None
+        assert data_producer(worker, FOREIGN)["sasl.jaas.config"] == "the worker's"
+    own = {"producer.override.bootstrap.servers": "own:9092", "producer.override.acks": "1"}
+    assert data_producer(WorkerConfig.parse(LOGGING_IN), own)["sasl.jaas.config"] == "the worker's"

@@ -92,3 +92,25 @@ def test_libraries_that_log_what_they_send_are_not_let() -> None:
     assert loggers.set("py4j", "TRACE") == []
     assert not py4j.isEnabledFor(logging.WARNING)
     assert "py4j.clientserver" in loggers.set("root", "WARN")
+
+
+def test_names_that_would_take_memory_for_good_are_refused() -> None:
+    """Python keeps each prefix of a name."""
+    loggers = _loggers()
+    assert "at most 256 characters and 32 parts" in str(loggers.problem("a." * 15_000 + "b"))
+    assert "has 257 and 1" in str(loggers.problem("a" * 257))
+    assert loggers.problem("a." * 31 + "b") is None
+    assert loggers.problem("root") is None
+
+
+def test_so_many_loggers_are_made_by_setting_them_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sparkmirror.control.loggers._MOST_MADE", 2)
+    logging.getLogger("levels.there")
+    loggers = _loggers()
+    for name in ("levels.there", "levels.made1", "levels.made2"):
+        assert loggers.problem(name) is None
+        loggers.set(name, "INFO")
+    assert "levels.made3 would be one more" in str(loggers.problem("levels.made3"))
+    assert loggers.problem("levels.made2") is None

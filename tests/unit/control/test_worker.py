@@ -63,6 +63,7 @@ class Events:
 
     def __init__(self) -> None:
         self.tasks: list[tuple[TaskId, State, bool]] = []
+        self.errors: list[BaseException | None] = []
 
     def connector_said(self, name: str, state: State, error: BaseException | None) -> None: ...
     def connector_noted(self, name: str, text: str) -> None: ...
@@ -70,6 +71,7 @@ class Events:
         self, task: TaskId, state: State, error: BaseException | None, attempts: int = 0
     ) -> None:
         self.tasks.append((task, state, task.connector in Slow.running))
+        self.errors.append(error)
 
     def task_noted(self, task: TaskId, text: str) -> None: ...
     def reconfigure(self, name: str) -> None: ...
@@ -92,7 +94,7 @@ class NoOffsets:
 
 
 class Fixture:
-    def __init__(self, grace_ms: int) -> None:
+    def __init__(self, grace_ms: int, **more: str) -> None:
         keys = {
             "bootstrap.servers": "127.0.0.1:1",
             "group.id": "g",
@@ -102,6 +104,7 @@ class Fixture:
             "key.converter": BYTES,
             "value.converter": BYTES,
             "task.shutdown.graceful.timeout.ms": str(grace_ms),
+            **more,
         }
         self.events, self.statuses = Events(), Statuses()
         worker = Worker(
@@ -186,3 +189,21 @@ def test_those_that_do_not_end_share_one_deadline(verb: str) -> None:
         owned = Assignment(tuple(NAMES[:4]), tuple(TASKS[:4]))
         fixture.workload.bring_about(config_of(states, forever=""), owned)
     assert 1.0 <= time.monotonic() - began < 1.8
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"replication.policy.class": "os.path"}, "may not name here"),
+        ({"producer.override.acks": "1"}, "The 'None' policy does not allow 'acks'"),
+    ],
+)
+def test_stored_configs_are_held_against_what_rest_allows(
+    keys: dict[str, str], message: str
+) -> None:
+    """Who writes to the config topic may do what REST lets people do, and no more."""
+    fixture = Fixture(1000, **{"connector.client.config.override.policy": "None"})
+    fixture.workload.bring_about(config_of({}, **keys), OWNED)
+    assert {state for _, state, _ in fixture.events.tasks} == {State.FAILED}
+    assert all(message in str(error) for error in fixture.events.errors)
+    assert len(fixture.events.errors) >= MANY

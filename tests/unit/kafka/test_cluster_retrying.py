@@ -1,14 +1,16 @@
-"""Retried requests: what lasts is logged, what passes soon is not."""
+"""What a cluster makes of answers: retried requests, of which what lasts is logged; and topics."""
 
 from __future__ import annotations
 
 import time
+import uuid
 
 import pytest
+from kafka.protocol.metadata import MetadataResponse
 
 from sparkmirror.errors import BrokerError
 from sparkmirror.kafka.cluster import Cluster
-from sparkmirror.kafka.settings import client_settings
+from sparkmirror.kafka.settings import ClientSettings, client_settings
 
 SETTINGS = {
     "bootstrap.servers": "localhost:1",
@@ -45,3 +47,18 @@ def test_an_error_is_raised_when_the_time_is_over() -> None:
     cluster = Cluster(client_settings("B", SETTINGS))
     with pytest.raises(BrokerError):
         cluster.retrying(Action(1), time.monotonic() - 1)
+
+
+def test_names_that_no_topic_can_have_are_not_taken() -> None:
+    """A broker that a config names may answer anything; long names cost time in every rule that looks at names."""
+    cluster = Cluster(ClientSettings("A", (("127.0.0.1", 1),)))
+    names = ["t", "a." * 100_000 + "b", "x" * 249, "x" * 250]
+    topics = [
+        MetadataResponse.MetadataResponseTopic(
+            error_code=0, name=name, topic_id=uuid.uuid4(), is_internal=False, partitions=[]
+        )
+        for name in names
+    ]
+    answer = MetadataResponse(brokers=[], controller_id=0, topics=topics)
+    cluster._take(answer, is_whole=True)
+    assert cluster.topics.keys() == {"t", "x" * 249}

@@ -47,6 +47,9 @@ class Admin:
             raise BadRequest("Desired 'level' parameter was not specified in request.")
         if not self._loggers.is_level(level):
             raise NotFound(f"invalid log level '{level}'.")
+        problem = self._loggers.problem(name)
+        if problem is not None:
+            raise BadRequest(problem)
         scope = call.query.get("scope", "worker").lower()
         if scope == "cluster":
             self._herder.set_cluster_logger(name, level.upper())
