@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import resource
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 import psutil
 import pytest
 
+from sparkmirror.control.rest.protocol import Door
+from sparkmirror.control.rest.settings import rest_settings
 from tests.unit.control.rest_serving import Served, serving
 
 MANY = 1000
@@ -80,6 +83,19 @@ def test_what_stands_beside_a_body_is_part_of_the_head(behind: bytes, path: byte
         assert served.call("GET", "/").status == 200
 
 
+@pytest.mark.parametrize("size", [5_000, 60_000, 200_000])
+def test_a_long_head_that_comes_at_once_is_refused(size: int) -> None:
+    with serving({"rest.max.header.bytes": "4096"}) as served:
+        for head in (
+            b"GET / HTTP/1.1\r\nX: %s" % (b"y" * size),
+            b"GET /%s HTTP/1.1" % (b"y" * size),
+        ):
+            with connect(served) as client:
+                client.sendall(head + b"\r\nHost: x\r\n\r\n")
+                assert answer(client)[0] == 431
+        assert served.call("GET", "/").status == 200
+
+
 def test_the_refusal_names_the_key() -> None:
     with serving({"rest.max.header.bytes": "4096"}) as served, connect(served) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"y" * 5000)
@@ -112,6 +128,71 @@ def test_a_request_that_comes_slowly_is_given_up() -> None:
         assert status == 408
         assert b"rest.request.receive.timeout.ms" in body
         assert time.monotonic() - begin > 0.25
+
+
+def test_the_time_of_a_request_runs_from_its_first_byte() -> None:
+    """One byte now and then does not make it longer."""
+    with serving({"rest.request.receive.timeout.ms": "500"}) as served, connect(served) as client:
+        begin = time.monotonic()
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+        with contextlib.suppress(OSError):
+            while time.monotonic() - begin < 5:
+                client.sendall(b"y")
+                time.sleep(0.1)
+                client.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    assert b" 408 " in client.recv(1 << 16)
+                    break
+        assert time.monotonic() - begin < 4
+
+
+def test_a_connection_that_was_used_is_closed_when_nothing_more_comes() -> None:
+    with serving({"rest.connection.idle.timeout.ms": "300"}) as served, connect(served) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        found = http.client.HTTPResponse(client)
+        found.begin()
+        assert found.status == 200
+        found.read()
+        client.settimeout(10)
+        assert is_closed(client)
+
+
+def test_bodies_are_released_with_their_answers() -> None:
+    with serving({"rest.max.bodies.bytes": "2000000"}) as served:
+        client = http.client.HTTPConnection("127.0.0.1", served.call.port, timeout=30)
+        body = json.dumps({"a": "b" * 900_000})
+        for _ in range(5):
+            client.request(
+                "PUT", "/connectors/c/config", body, {"Content-Type": "application/json"}
+            )
+            found = client.getresponse()
+            found.read()
+            assert found.status < 300
+        client.close()
+
+
+def test_one_address_has_half_of_the_room_for_bodies() -> None:
+    keys = {"rest.max.bodies.bytes": "10000", "rest.max.body.bytes": "2000"}
+    door = Door(rest_settings({"listeners": "http://127.0.0.1:0", **keys}, {}).config.limits)
+    assert door.hold("a", 5000)
+    assert not door.hold("a", 1)
+    assert door.hold("b", 5000)
+    assert not door.hold("c", 1)
+    door.release("a", 5000)
+    assert door.hold("c", 5000)
+
+
+def test_fields_behind_a_body_are_no_headers() -> None:
+    """Else somebody could sign, or say who he is, behind what others have looked at."""
+    with serving() as served, connect(served) as client:
+        client.sendall(
+            b"POST /connectors/c/tasks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\n[]\r\n0\r\nX-Connect-Authorization: Z29vZA==\r\n"
+            b"X-Connect-Request-Signature-Algorithm: HmacSHA256\r\n\r\n"
+        )
+        client.settimeout(10)
+        assert b" 400 " in client.recv(1 << 16).splitlines()[0]
+        assert served.herder.signed == []
 
 
 def test_a_body_that_comes_slowly_is_given_up() -> None:

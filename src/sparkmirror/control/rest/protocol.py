@@ -126,7 +126,7 @@ class ConnectProtocol(HttpToolsProtocol):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._timer: asyncio.TimerHandle | None = None
         self._is_refused = False
-        self._head = 0
+        self._head = self._fields = 0
         self._body = 0
         self._beside = 0
         self._held = 0
@@ -159,15 +159,27 @@ class ConnectProtocol(HttpToolsProtocol):
         longest = self.door.limits.header_bytes
         # Behind the head: sizes of chunks, and fields behind the body, which nobody needs.
         if (self._head > longest or self._beside > longest) and not self._is_refused:
-            self._refuse(431, "The head of the request is longer than rest.max.header.bytes.")
+            self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        self._fields = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._fields += len(url)
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head >= 0:  # not behind a body
+            self._fields += len(name) + len(value)
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._head = -(1 << 62)  # what follows is the body
         self._beside = 0
+        if self._fields > self.door.limits.header_bytes:  # all of it came at once
+            self._refuse_head()
+            return
         length = next((v for n, v in self.headers if n == b"content-length"), b"0")
         if length.isdigit() and int(length) > self.door.limits.body_bytes:
             self._refuse_body()
@@ -208,6 +220,9 @@ class ConnectProtocol(HttpToolsProtocol):
         if self._held:
             self.door.release(self._address, self._held)
             self._held = 0
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, "The head of the request is longer than rest.max.header.bytes.")
 
     def _refuse_body(self) -> None:
         self._refuse(413, "The body of the request is longer than rest.max.body.bytes.")
