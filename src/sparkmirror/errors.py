@@ -17,6 +17,7 @@
     │   ├── NotIdempotent      a target does not keep the numbers by which it would tell which records it has
     │   ├── Superseded         a newer copy of the same flow has taken this partition over
     │   └── QueryFailed        a query does not get through with its records
+    │       └── QueryStuck     and could not be ended
     ├── SparkError             the Spark session or job ended without being asked to
     │   └── NoSlot             a Spark task waits for a slot
     └── ConnectError           a Connect worker cannot do what was asked of it (HTTP 500)
@@ -140,6 +141,10 @@ class Superseded(ReplicationError):
 
 class QueryFailed(ReplicationError):
     """A query raises on a record, or does not get through with its records in time."""
+
+
+class QueryStuck(QueryFailed):
+    """A query does not get through with its records, and could not be ended: each try takes more of the processor."""
 
 
 class SparkError(SparkMirrorError):

@@ -83,9 +83,9 @@ def login_problem(config: WorkerConfig, props: Mapping[str, str]) -> Problem | N
         return None
     return Problem(
         f"producer.override.{_BOOTSTRAP}",
-        f"producer.override.{_BOOTSTRAP} names {foreign[0]}, which is no server of the worker's own cluster: the login under producer. "
-        "in the worker's file is not sent there. Set producer.override.security.protocol, and what that cluster asks for; or who "
-        f"owns the worker lists the server in {LOGINS_ALLOWED} of the worker's file.",
+        f"producer.override.{_BOOTSTRAP} names {foreign[0]}, which is no server of the worker's own cluster: the login that "
+        "stands under producer. in the worker's file is not sent there. Set producer.override.security.protocol, and what that "
+        f"cluster asks for; or who owns the worker lists the server in {LOGINS_ALLOWED} of the worker's file.",
     )
 
 

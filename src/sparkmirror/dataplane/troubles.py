@@ -16,6 +16,7 @@ from sparkmirror.errors import (
     BrokerError,
     KafkaError,
     NumberingLost,
+    QueryStuck,
     ReplicationError,
     Superseded,
 )
@@ -63,6 +64,7 @@ _WAITED_FOR = {
 _NONE: Mapping[TopicPartition, Forgotten] = {}
 # Until a failed partition is tried again, at first and at most: what needs a person, and what may pass by itself.
 _FAILED_WAITS_S, _PASSING_WAITS_S = (5.0, 60.0), (0.5, 5.0)
+_STUCK_WAITS_S = (300.0, 3600.0)
 _RESUMES_AT_ONCE = 2
 
 
@@ -357,7 +359,7 @@ class Troubles:
         """Stop one partition with its error, and try it again later: the cause may be mended meanwhile."""
         copy = copy.whole
         error = self._refusal(copy) or error  # says more than what comes of it
-        first, most = _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
+        first, most = _waits(error)
         wait = min(self._waits.get(copy, first), most)
         self._waits[copy] = wait * 2
         self._tell(copy, error, wait)
@@ -470,6 +472,13 @@ class Troubles:
         info = self._ends.source.topics.get(copy.plan.topic)
         part = None if info is None else info.partitions.get(copy.plan.partition)
         return -1 if part is None else part.leader_epoch
+
+
+def _waits(error: ReplicationError | KafkaError) -> tuple[float, float]:
+    """How long a partition that failed with this waits for its next try: at first, and at most."""
+    if isinstance(error, QueryStuck):
+        return _STUCK_WAITS_S
+    return _PASSING_WAITS_S if error.retriable else _FAILED_WAITS_S
 
 
 _REMEDIES = {

@@ -34,7 +34,7 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from sparkmirror.errors import QueryRefused
 
-from .builtins import refused_in
+from .builtins import REFUSED_WORDS, refused_in
 from .careful import Careful
 from .carrying import RULE, Carrying
 from .columns import ERROR, GIVEN, NUMBER, STATE, TYPES, VIEW, Edit, Feed
@@ -81,6 +81,7 @@ def analyse(
     analyzed = result._jdf.queryExecution().analyzed()
     varies = varying(session, analyzed)
     _check_subqueries(analyzed)
+    _check_words(analyzed)
     leaf = source._jdf.queryExecution().analyzed()
     plan = result._jdf.queryExecution().optimizedPlan()
     attributes = {a.name(): a for a in seq(leaf.output())}
@@ -144,10 +145,7 @@ def _parsed(session: SparkSession, sql: str) -> DataFrame:
     except PySparkException as error:
         said = said_by_spark(error)
         if name := refused_in(said):
-            raise QueryRefused(
-                f"The query calls {name}, which reaches outside of the record.",
-                "Use what the record holds, or a function of yours (transform.functions).",
-            ) from error
+            raise _reaches_outside(name) from error
         raise QueryRefused(said) from error
     except Py4JJavaError as error:
         if is_too_deep(error):
@@ -273,6 +271,20 @@ def _check_subqueries(plan: Any) -> None:
                 "The query cannot be run: it asks another query for every record (a sub-select in an expression).",
                 RULE,
             )
+
+
+def _check_words(plan: Any) -> None:
+    """Some functions that are not there have words that Spark reads without looking for a function."""
+    for each in expressions(plan):
+        if name := REFUSED_WORDS.get(class_of(each)):
+            raise _reaches_outside(name)
+
+
+def _reaches_outside(name: str) -> QueryRefused:
+    return QueryRefused(
+        f"The query calls {name}, which reaches outside of the record.",
+        "Use what the record holds, or a function of yours (transform.functions).",
+    )
 
 
 def _is_empty(plan: Any) -> bool:

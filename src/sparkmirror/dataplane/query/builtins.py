@@ -73,6 +73,13 @@ width_bucket window window_time xxhash64 year zeroifnull zip_with | ~
 """
 REFUSED: Final = frozenset(_REFUSED.split())
 """They reach outside of the record."""
+REFUSED_WORDS: Final = {
+    "CurrentUser": "current_user",
+    "CurrentCatalog": "current_catalog",
+    "CurrentDatabase": "current_schema",
+    "CurrentPath": "current_path",
+}
+"""What Spark makes of those that have words of their own in its grammar: these need no function of that name."""
 ALLOWED: Final = frozenset(_ALLOWED.split())
 """All others that Spark 4.3 has; Spark 4.0 to 4.2 have some of them."""
 

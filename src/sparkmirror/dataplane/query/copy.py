@@ -149,7 +149,7 @@ class QueryCopy(RecordCopy):
             self._asked.pop()
         if self._asked:
             self._asked.pop()
-        self._stop(first, error.message, error.remedy)
+        self._stop(first, error.message, error.remedy, type(error))
         self._task.changed(self)
 
     def _go_on(self) -> None:
@@ -254,9 +254,11 @@ class QueryCopy(RecordCopy):
         if parts or outcome.bad[0].record.offset < end:
             self._pass_on(end - 1, NO_FINGERPRINT, parts)
 
-    def _stop(self, offset: int, message: str, remedy: str) -> None:
+    def _stop(
+        self, offset: int, message: str, remedy: str, kind: type[QueryFailed] = QueryFailed
+    ) -> None:
         self._halt(
-            QueryFailed(
+            kind(
                 f"{self.plan}: the query fails at offset {offset}: {message}",
                 remedy
                 or "Correct the query; or set errors.tolerance=all, and errors.deadletterqueue.topic.name, to go on without such "

@@ -22,7 +22,7 @@ from sparkmirror.dataplane.links.address import Driver, Purpose
 from sparkmirror.dataplane.links.connecting import connect
 from sparkmirror.dataplane.links.task_listener import TaskListener
 from sparkmirror.dataplane.poller import Poller
-from sparkmirror.errors import QueryFailed, QueryRefused, SparkError
+from sparkmirror.errors import QueryFailed, QueryRefused, QueryStuck, SparkError
 from sparkmirror.transforms.record import ConnectRecord
 
 from .columns import Prepared, first_number
@@ -286,7 +286,8 @@ class Desk:
 
     def _failed(self, query: SliceQueue, fields: dict[str, Any]) -> None:
         if fields["job"] == query.job:
-            query.failed(fields["reason"], QueryFailed(fields["message"], fields["remedy"]))
+            kind = QueryStuck if fields.get("stuck") else QueryFailed
+            query.failed(fields["reason"], kind(fields["message"], fields["remedy"]))
         self._go_on(query, fields["job"])
 
     def _go_on(self, query: SliceQueue, job: int) -> None:

@@ -32,6 +32,7 @@ from .links import Link, Waiting
 from .planning import Plan, Planner
 from .priority import QueryThreads
 from .running import RunningQuery
+from .stuck import StuckThreads
 from .terms import QuerySettings, QueryTerms
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class QueryEngine:
         self.driver = listener.driver
         self._planner = Planner(context, width, listener.driver.secret, may_call)
         self.threads = QueryThreads(jvm)
+        self.stuck = StuckThreads(context, jvm)
         self._changed = threading.Condition()
         self._links: dict[int, Link] = {}
         self._queries: dict[tuple[str, str], RunningQuery] = {}

@@ -29,6 +29,7 @@ from .frames import Kind, said
 from .links import Link
 from .planning import Plan
 from .priority import QueryThreads
+from .stuck import StuckThreads
 
 log = logging.getLogger(__name__)
 _FIRST_PORTION, _LEAST_PORTION, _MOST_PORTION = 1 << 20, 64 << 10, 16 << 20
@@ -44,6 +45,7 @@ class Engine(Protocol):
     """What runs all queries, as one of them sees it."""
 
     threads: QueryThreads
+    stuck: StuckThreads
     context: SparkContext
     is_closed: bool
 
@@ -172,11 +174,7 @@ class RunningQuery:
             rows = self._frame(is_careful=is_careful).collect()
         except (PySparkException, QueryRefused, SparkError, *CALL_ERRORS) as error:
             if is_slow.is_set():
-                return _failure(
-                    "slow",
-                    f"The query did not get through with a portion of records within {self.limit:g} s.",
-                    "Look for a function that does not return; raise transform.timeout.ms if it needs longer.",
-                )
+                return self._too_slow(group)
             return self._told(error)
         finally:
             is_over.set()
@@ -185,6 +183,20 @@ class RunningQuery:
             has_bad = any(row["bad"] for row in rows)
             self._careful_jobs = _CAREFUL_JOBS if has_bad else self._careful_jobs - 1
         return None
+
+    def _too_slow(self, group: str) -> dict[str, str]:
+        slow = f"The query did not get through with a portion of records within {self.limit:g} s"
+        left = self._engine.stuck.given_up(self._flow, group)
+        if not left:
+            remedy = "Look for a function that does not return; raise transform.timeout.ms if it needs longer."
+            return _failure("slow", f"{slow}.", remedy)
+        failure = _failure(
+            "slow",
+            f"{slow}, and Spark cannot end it.",
+            "Look for a pattern (RLIKE, regexp_...) that can match a text in many ways, such as '(.*,)*x'; write it so that it "
+            "cannot. The partition waits some minutes for its next try, since each one takes more of the processor.",
+        )
+        return {**failure, "stuck": str(left)}
 
     def _is_defect(self, error: BaseException) -> bool:
         """Whether pyspark was called in a wrong way, which trying again would hide."""
