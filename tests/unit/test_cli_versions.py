@@ -50,3 +50,15 @@ def test_a_command_ends_with_the_exit_code_of_a_wrong_setting(
 def test_so_does_a_program() -> None:
     with pytest.raises(ConfigError, match=SENTENCE):
         sparkmirror.start(None, "mm2.properties")  # type: ignore[arg-type]
+
+
+def test_a_process_has_as_many_files_as_it_may_and_leaves_no_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    for name in ("log_to_stderr", "leave_no_core", "raise_file_limit"):
+        monkeypatch.setattr(cli, name, lambda name=name: done.append(name))
+    monkeypatch.setattr(sys, "argv", ["sparkmirror", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert sorted(done) == ["leave_no_core", "log_to_stderr", "raise_file_limit"]

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from sparkmirror.config.keys import KeyType
 from sparkmirror.config.keys_security import SECURITY_KEYS
-from sparkmirror.errors import SparkError
+from sparkmirror.control.rest.answers import failure_of
+from sparkmirror.control.runs import trace_of
+from sparkmirror.errors import ConfigError, SparkError
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.logs import _log_crash, _Veiled
-from sparkmirror.secret_names import is_secret, secrets_in
+from sparkmirror.secret_names import HIDDEN, is_secret, secrets_in
 from sparkmirror.spark.worker import veiled
 from sparkmirror.veil import VEIL, Veil
 
@@ -82,7 +84,8 @@ def test_secrets_within_values() -> None:
 
 
 def is_no_word(secret: str) -> bool:
-    return not (secret.isascii() and secret.strip().isalpha())
+    """Nor what stands in place of secrets."""
+    return not (secret.isascii() and secret.strip().isalpha()) and HIDDEN not in secret
 
 
 @given(
@@ -196,3 +199,24 @@ def test_what_a_task_fails_with_reaches_spark_without_secrets() -> None:
         raise ValueError("it holds of-the-executor")
     with pytest.raises(ValueError, match="nothing secret"), veiled():
         raise ValueError("nothing secret")
+
+
+def test_the_longest_secret_is_looked_for_first() -> None:
+    veil = Veil()
+    veil.learn({"a.password": "abc-12345", "b.password": "abc-12345-more"})
+    assert veil.hide("abc-12345-more and abc-12345") == "[hidden] and [hidden]"
+
+
+def test_only_what_may_be_a_word_stays_where_it_is_none() -> None:
+    veil = Veil()
+    veil.learn({"a.password": "abcdefghijkl", "b.password": "abcdefghijklm"})
+    assert veil.hide("the abcdefghijkl of abcdefghijklm") == "the abcdefghijkl of [hidden]"
+
+
+def test_traces_and_answers_hide_what_was_learned() -> None:
+    VEIL.learn({"z.password": "in-a-trace-12"})
+    try:
+        raise ConfigError("a library says in-a-trace-12")
+    except ConfigError as error:
+        assert "in-a-trace-12" not in trace_of(error)
+        assert b"in-a-trace-12" not in failure_of(error).body

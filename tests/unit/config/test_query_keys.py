@@ -251,3 +251,14 @@ def test_a_query_over_several_lines(tmp_path: Path) -> None:
         "SELECT regexp_replace(CAST(value AS STRING), '[a-z]+\\\\.x', '#') AS value "
         "FROM records WHERE get_json_object(CAST(value AS STRING), '$.country') = 'de'"
     )
+
+
+def test_a_file_that_is_not_text_is_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "query.sql"
+    key = "transform.sql.file"
+    file.write_bytes(b"SELECT secret\xff\xfe")
+    with pytest.raises(ConfigError) as refused:
+        QueryConfig.parse({key: str(file)})
+    assert str(refused.value).startswith(f"{key}={file} cannot be read: it is not UTF-8.")
+    assert "0xff" not in str(refused.value)
+    assert "position" not in str(refused.value)

@@ -17,7 +17,7 @@ from sparkmirror.control.operations import Operations
 from sparkmirror.control.process import ConnectProcess
 from sparkmirror.control.rest.basic_auth import JAAS_KEY, LOGIN_MODULE
 from sparkmirror.control.states import ClusterConfig
-from sparkmirror.errors import Forbidden
+from sparkmirror.errors import Forbidden, QueryRefused
 from tests.unit.control.rest_serving import LOCAL, Client
 
 UNSIGNED = Signature(None, None, b"[]")
@@ -38,10 +38,16 @@ GROUP = {
 @contextmanager
 def answering(properties: dict[str, str], *, standalone: bool = False) -> Iterator[Client]:
     """The REST server of a worker that is not started itself."""
+    with made(properties, standalone=standalone) as process:
+        yield Client(process._rest.ports[0])
+
+
+@contextmanager
+def made(properties: dict[str, str], *, standalone: bool = False) -> Iterator[ConnectProcess]:
     process = ConnectProcess(WorkerConfig.parse(COMMON | properties, standalone=standalone))
     process._rest.start()
     try:
-        yield Client(process._rest.ports[0])
+        yield process
     finally:
         process._rest.stop()
 
@@ -117,3 +123,23 @@ def test_a_mixed_group_is_not_believed_where_people_log_in() -> None:
     assert configs.written == []
     operations(configs, may_be_unsigned=True).put_task_configs("c", [], UNSIGNED)
     assert configs.written == [[]]
+
+
+def test_a_call_without_a_signature_is_refused_before_its_body_is_looked_at() -> None:
+    asked = operations(Configs(), may_be_unsigned=False)
+    with pytest.raises(Forbidden, match="do not sign"):
+        asked.require_signed(UNSIGNED)
+
+
+@pytest.mark.parametrize("has_login", [False, True])
+def test_a_worker_with_a_login_believes_no_unsigned_call(tmp_path: Path, has_login: bool) -> None:
+    with made(GROUP | (login(tmp_path) if has_login else {})) as process:
+        assert process._assembled.operations._may_be_unsigned is not has_login
+
+
+def test_queries_call_no_function_that_the_workers_file_does_not_list() -> None:
+    """Also those that a stored position names."""
+    with made(GROUP | {"transform.functions.allowed": "json"}) as process:
+        process._spark.may_call("json:dumps")
+        with pytest.raises(QueryRefused, match=r"transform\.functions names pip:main"):
+            process._spark.may_call("pip:main")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sparkmirror.config.query import FUNCTIONS, QueryConfig
 from sparkmirror.control.query_check import SparkCheck
-from sparkmirror.errors import SparkError
+from sparkmirror.errors import QueryRefused, SparkError
 from sparkmirror.spark.session import SparkSession
 
 
@@ -56,3 +58,20 @@ def test_without_spark_nothing_is_held_against_a_query(caplog: pytest.LogCapture
     assert spark.starts == 1
     assert "could not be looked at" in caplog.text
     assert "no Java" in caplog.text
+
+
+def test_a_function_is_asked_for_before_its_module_is_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "runs_when_imported.py").write_text("raise SystemExit")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def refuse(name: str) -> None:
+        raise QueryRefused(f"{name} is not for you.")
+
+    spark = NoSpark()
+    spark.may_call = refuse
+    (problem,) = SparkCheck(spark)(query(transform_functions="runs_when_imported:f"))
+    assert problem.key == FUNCTIONS
+    assert "is not for you" in problem.message
+    assert "runs_when_imported" not in sys.modules

@@ -120,3 +120,16 @@ def test_only_the_right_password_admits(user: str, password: str, given_: str) -
     if plain and known and user != "other":
         assert admits(password)
         assert admits(given_) == (given_ == password)
+
+
+def test_nothing_of_a_request_is_looked_at_before_the_login(jaas: Path) -> None:
+    environment = {"KAFKA_OPTS": f"-Djava.security.auth.login.config={jaas}"}
+    wrong = {"Authorization": _header("admin", "wrong")}
+    with serving({"rest.extension.classes": BASIC_AUTH}, environment=environment) as served:
+        options = served.call("OPTIONS", "/connectors", headers=wrong)
+        assert options.status == 401
+        assert "allow" not in options.headers
+        for headers in ({"Accept": "text/html"}, {"Content-Type": "text/html"}):
+            for login in ({}, wrong):
+                answer = served.call("POST", "/connectors", b"{", headers={**headers, **login})
+                assert answer.status == 401

@@ -260,3 +260,15 @@ def test_dedicated_mode_serves_flows_and_nothing_else() -> None:
             assert (answer.status, path) == (404, path)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"\xff"])
+def test_a_call_without_a_signature_is_refused_unread(leader: Served, body: bytes) -> None:
+    answer = leader.call("POST", "/connectors/c/tasks", body)
+    assert answer.status == 400
+    assert "signature" in answer.message
+
+
+def test_of_a_signed_call_it_does_not_matter_what_it_accepts(leader: Served) -> None:
+    headers = {**SIGNED, "Accept": "image/png"}
+    assert leader.call("POST", "/connectors/c/tasks", [], headers).status == 204

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from tests.unit.control.rest_serving import Served, serving
+from tests.unit.control.rest_serving import LOCAL, Client, Served, serving
 
 METHODS = ["PUT", "POST", "PATCH", "DELETE"]
 
@@ -87,3 +89,19 @@ def test_the_listeners_for_loggers_are_no_way_round() -> None:
         foreign = {"Origin": "http://evil.example"}
         assert call("PUT", "/admin/loggers/root", {"level": "DEBUG"}, foreign).status == 403
         assert call("GET", "/admin/loggers").status == 200
+
+
+def test_a_long_origin_is_not_held_against_patterns() -> None:
+    """They are Python's: one that backtracks would stop the server."""
+    with serving({"access.control.allow.origin": "(a|aa)+x"}) as served:
+        begin = time.monotonic()
+        assert status(served, "PUT", Origin="http://" + "a" * 10_000) == 403
+        assert time.monotonic() - begin < 5
+
+
+def test_names_of_the_server_count_for_the_listeners_for_loggers_too() -> None:
+    keys = {"admin.listeners": LOCAL, "rest.allowed.hosts": "mirror.example"}
+    with serving(keys) as served:
+        admin = Client(served.server.ports[-1])
+        assert admin("GET", "/admin/loggers", headers={"Host": "rebound.example"}).status == 403
+        assert admin("GET", "/admin/loggers", headers={"Host": "mirror.example"}).status == 200

@@ -7,8 +7,8 @@ import pytest
 from sparkmirror.config.flows import MirrorMakerConfig, SourceAndTarget
 from sparkmirror.config.providers import resolve_named
 from sparkmirror.config.worker import WorkerConfig
-from sparkmirror.control.runner import worker_of
-from sparkmirror.errors import ConfigError
+from sparkmirror.control.runner import MirrorMaker, worker_of
+from sparkmirror.errors import ConfigError, QueryRefused
 
 AB = SourceAndTarget("A", "B")
 BASE = {
@@ -47,3 +47,12 @@ def test_a_file_that_names_its_providers_allows_what_they_do(
     named = BASE | {"config.providers": "env", "config.providers.env.class": kafka}
     worker = worker_of(MirrorMakerConfig(named), AB)
     assert resolved(worker, {"x": "${env:SECRET}"}) == {"x": "s"}
+
+
+def test_queries_of_stored_configs_call_no_function_that_the_file_does_not_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOPICS", "orders")
+    mirror = MirrorMaker(BASE)
+    with pytest.raises(QueryRefused, match=r"transform\.functions names pip:main"):
+        mirror._spark.may_call("pip:main")

@@ -76,3 +76,21 @@ def test_spark_that_is_gone_is_not_a_query_that_is_refused(
     finally:
         desk.close()
     assert (found.value.message, found.value.remedy) == (error.message, error.remedy)
+
+
+def test_functions_of_a_recorded_query_are_asked_for_before_anything_of_it_runs() -> None:
+    """Who writes to an internal topic can name a query, and no code of his choice."""
+    asked: list[str] = []
+
+    def refuse(name: str) -> None:
+        asked.append(name)
+        raise QueryRefused(f"{name} is not for you.")
+
+    listener = DriverListener("127.0.0.1", "127.0.0.1", new_secret(tls=False))
+    engine = QueryEngine(cast(Any, None), listener, 2, may_call=refuse)
+    terms = QueryTerms("SELECT f(value) AS value FROM records", ("pip:main",))
+    with pytest.raises(QueryRefused, match="pip:main is not for you"):
+        engine._planner.plan(terms, 1)
+    assert asked == ["pip:main"]
+    engine.close()
+    listener.close()

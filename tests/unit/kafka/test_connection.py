@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sparkmirror.errors import ConnectionFailed, KafkaError
+from sparkmirror.kafka import messages
 from sparkmirror.kafka.connection import LONGEST_FETCH, Connection
 from sparkmirror.kafka.settings import ClientSettings
 
@@ -398,4 +400,48 @@ def test_a_long_answer_arrives_whole(peer: Peer) -> None:
     answers = [found for _, found in receive_until(connection, lambda done: len(done) == 2)]
     assert answers[1] == b"two"
     assert answers[0] == body
+    connection.close()
+
+
+@pytest.mark.parametrize("size", [(1 << 20) + 1, -1, 3])
+def test_before_the_login_answers_are_short(peer: Peer, size: int) -> None:
+    def script(served: socket.socket) -> None:
+        head = read_frame(served)
+        served.sendall(struct.pack(">i", size) + head[4:8])
+
+    connection = peer.play(script, greet=False)
+    with pytest.raises(KafkaError) as refused:
+        connection.open()
+    assert isinstance(refused.value.__cause__, ConnectionFailed)
+    assert f"a frame of {size} bytes was announced" in str(refused.value.__cause__)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3])
+def test_a_frame_has_room_for_its_number(peer: Peer, size: int) -> None:
+    def script(served: socket.socket) -> None:
+        head = read_frame(served)
+        served.sendall(struct.pack(">i", size) + head[:4])
+
+    connection = peer.play(script)
+    connection.open()
+    with pytest.raises(ConnectionFailed, match=f"a frame of {size} bytes was announced"):
+        _submit(connection)
+        receive_until(connection, bool)
+
+
+def test_a_broker_may_ask_to_wait_for_so_long_and_no_longer(peer: Peer) -> None:
+    def script(served: socket.socket) -> None:
+        head = read_frame(served)
+        (correlation,) = struct.unpack_from(">i", head, 4)
+        answer = ListOffsetsResponse(throttle_time_ms=1_000_000_000, topics=[])
+        answer.API_VERSION = 2
+        answer.with_header(correlation_id=correlation)
+        served.sendall(bytes(answer.encode(framed=True, header=True)))
+
+    connection = peer.play(script)
+    connection.open()
+    connection.versions[2] = (2, 2)
+    began = time.monotonic()
+    connection.call(messages.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[]))
+    assert time.monotonic() - began < 5
     connection.close()

@@ -26,7 +26,7 @@ from sparkmirror.errors import AccessFailed, ConfigError, ConnectionFailed, Spar
 from sparkmirror.kafka.access.login import MODULES, Login, login_of
 from sparkmirror.kafka.access.oauth import bearer
 from sparkmirror.kafka.access.oidc import allowed_urls, oidc_source
-from sparkmirror.kafka.access.tokens import Renewal, Token, TokenKeeper
+from sparkmirror.kafka.access.tokens import Renewal, Token, TokenKeeper, claims_of
 from sparkmirror.kafka.settings import client_settings
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -540,3 +540,11 @@ def test_nothing_secret_is_shown(provider: Provider) -> None:
     for shown in (one, conversation, Token(token, "p", 0, 1)):
         assert HUSH not in repr(shown)
         assert token not in repr(shown)
+
+
+@pytest.mark.parametrize(
+    "claims", [b"[" * 100_000, b"{" + b'"a":{' * 50_000, b"\xff", b"[]", b"1" * 100_000]
+)
+def test_claims_that_are_none(claims: bytes) -> None:
+    text = base64.urlsafe_b64encode(claims).decode().rstrip("=")
+    assert claims_of(f"a.{text}.b") == {}

@@ -103,3 +103,16 @@ def test_a_server_that_holds_the_password_accepts_the_proof(
     assert hashlib.new(digest, client_key).digest() == stored
     with pytest.raises(StopIteration):
         steps.send(b"v=" + base64.b64encode(hmac.digest(server_key, signed, digest)))
+
+
+def test_iterations_have_a_bound() -> None:
+    """The broker says how many; a config says which broker."""
+    for count, is_too_many in ((1_000_001, True), (1_000_000, False)):
+        steps = scram("SCRAM-SHA-256", "user", "pencil", nonce=NONCE)
+        next(steps)
+        answer = SERVER_FIRST.replace(b"i=4096", b"i=%d" % count)
+        if is_too_many:
+            with pytest.raises(LoginBroken, match="1000001 iterations"):
+                steps.send(answer)
+        else:
+            steps.send(answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import pytest
 from certificates import Authority, Kind
 
 from sparkmirror.errors import ConfigError
-from sparkmirror.kafka.access.files import ClientFiles, file_in_memory
+from sparkmirror.kafka.access.files import HERE, ClientFiles, file_in_memory, read_file
 from sparkmirror.kafka.access.kerberos import _store
 from sparkmirror.kafka.access.login import MODULES, login_of
 from sparkmirror.kafka.access.oidc import oidc_source, provider_context
@@ -243,3 +244,20 @@ def test_a_store_that_cannot_be_opened_is_not_sent(authority: Authority, tmp_pat
     path.write_text(authority.pem()[:100])
     with pytest.raises(ConfigError, match="Cluster A: "):
         read_files(client)
+
+
+def test_what_a_library_opens_by_itself_is_a_file(tmp_path: Path) -> None:
+    """Such as a keytab: a config says where it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for location in (str(pipe), "/dev/zero", str(tmp_path)):
+        with pytest.raises(OSError), HERE.path(location):
+            pass
+    (tmp_path / "keytab").write_bytes(b"k")
+    with HERE.path(str(tmp_path / "keytab")) as path:
+        assert Path(path).read_bytes() == b"k"
+
+
+def test_a_file_is_read_up_to_a_size_whatever_it_says_of_itself() -> None:
+    """Those of /proc say that they are empty."""
+    assert len(read_file("/proc/self/maps")) <= 16 << 20

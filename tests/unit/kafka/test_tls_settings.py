@@ -220,3 +220,8 @@ def test_errors_name_the_cluster(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"Cluster A: ssl\.truststore\.location: .*none\.jks"):
         client_tls("A", security)
+
+
+def test_nothing_is_negotiated_again() -> None:
+    context = client_context({})
+    assert context.options & ssl.OP_NO_RENEGOTIATION

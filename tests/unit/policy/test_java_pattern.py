@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkmirror.errors import ConfigError
 from sparkmirror.policy.filters import TopicFilter, compile_java_patterns
-from sparkmirror.policy.java_pattern import LONGEST_S, JavaPattern
+from sparkmirror.policy.java_pattern import LONGEST_S, JavaPattern, PatternTooSlow
 from sparkmirror.policy.java_regex import UnsupportedPattern, translate
 from sparkmirror.transforms.chain import TransformChain
 
@@ -169,3 +169,10 @@ def test_it_travels_to_executors() -> None:
     pattern = pickle.loads(pickle.dumps(JavaPattern("a(b)+", "topics")))  # noqa: S301 - our own
     assert pattern.matches("abb")
     assert not pattern.matches("a")
+
+
+def test_what_is_replaced_is_looked_for_in_bounded_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(PatternTooSlow, match="takes longer than 1 s"):
+        JavaPattern(SLOW, "transforms.r.regex").replace_first(NAME, lambda _: "")
+    assert time.monotonic() - began < 10
