@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from sparkmirror.control.states import Assignment, ClusterConfig, State, TargetS
 from sparkmirror.control.worker import Worker
 from sparkmirror.control.workload import Workload
 from sparkmirror.spark.session import SparkSession
+from sparkmirror.veil import VEIL
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 PATIENCE_S = 10.0
@@ -94,7 +96,12 @@ class NoOffsets:
 
 
 class Fixture:
-    def __init__(self, grace_ms: int, **more: str) -> None:
+    def __init__(
+        self,
+        grace_ms: int,
+        more: Mapping[str, str] = {},
+        references: frozenset[str] | None = None,
+    ) -> None:
         keys = {
             "bootstrap.servers": "127.0.0.1:1",
             "group.id": "g",
@@ -107,8 +114,10 @@ class Fixture:
             **more,
         }
         self.events, self.statuses = Events(), Statuses()
+        config = WorkerConfig.parse(keys)
+        permits = replace(config.permits, references=references)
         worker = Worker(
-            WorkerConfig.parse(keys),
+            replace(config, permits=permits),
             SparkSession({}),
             NoOffsets(),
             self.events,
@@ -202,8 +211,28 @@ def test_stored_configs_are_held_against_what_rest_allows(
     keys: dict[str, str], message: str
 ) -> None:
     """Who writes to the config topic may do what REST lets people do, and no more."""
-    fixture = Fixture(1000, **{"connector.client.config.override.policy": "None"})
+    fixture = Fixture(1000, {"connector.client.config.override.policy": "None"})
     fixture.workload.bring_about(config_of({}, **keys), OWNED)
     assert {state for _, state, _ in fixture.events.tasks} == {State.FAILED}
     assert all(message in str(error) for error in fixture.events.errors)
     assert len(fixture.events.errors) >= MANY
+
+
+def test_a_stored_config_refers_to_what_the_file_does_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_WORKER", "s3cret-of-all")
+    keys = {
+        "config.providers": "env",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    }
+    fixture = Fixture(1000, keys, frozenset())
+    fixture.workload.bring_about(config_of({}, x="${env:SECRET_OF_THE_WORKER}"), OWNED)
+    assert {state for _, state, _ in fixture.events.tasks} == {State.FAILED}
+    assert all("does not contain that reference" in str(error) for error in fixture.events.errors)
+
+
+def test_secrets_of_connectors_are_hidden_from_then_on() -> None:
+    fixture = Fixture(1000)
+    fixture.run(**{"of.nobodys.password": "only-here-12345"})
+    assert VEIL.hide("it says only-here-12345") == "it says [hidden]"

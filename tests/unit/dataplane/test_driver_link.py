@@ -459,3 +459,39 @@ def test_what_is_not_a_port_is_refused_with_its_key(key: str, value: str) -> Non
         LinkPorts.parse({key: value})
     assert key in caught.value.message
     assert caught.value.remedy
+
+
+def test_of_those_who_say_nothing_only_the_last_are_kept(
+    listener: DriverListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkmirror.dataplane.links.driver_listener._GREETING_S", 60.0)
+    silent = [socket.create_connection(listener.driver.address) for _ in range(200)]
+    assert soon(lambda: sum(is_closed_by_now(each) for each in silent) >= 200 - 64)
+    assert len(listener._greeting) <= 64
+    for each in silent:
+        each.close()
+
+
+def is_closed_by_now(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_an_older_tls_does_not_do() -> None:
+    secret = new_secret(tls=True)
+    listener = DriverListener(_HOST, _HOST, secret)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        plain = socket.create_connection(listener.driver.address, timeout=10)
+        with plain, pytest.raises(OSError, match=r"(?i)version|protocol|alert|reset|eof"):
+            context.wrap_socket(plain)
+    finally:
+        listener.close()

@@ -374,7 +374,7 @@ def test_a_key_whose_password_takes_too_long_to_try_is_refused(
 ) -> None:
     """All threads would stand still meanwhile, at each connection."""
     with pytest.raises(ConfigError, match="would take too long"):
-        private_key(locked(tmp_path, *options, "-iter", "2000000"), "ssl.keystore.key", "secret")
+        private_key(locked(tmp_path, *options, "-iter", "1100000"), "ssl.keystore.key", "secret")
     private_key(locked(tmp_path, *options), "ssl.keystore.key", "secret")
 
 

@@ -27,6 +27,7 @@ from sparkmirror.offsets.checkpoint_reader import CheckpointReader
 from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapTopic
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
+from tests.unit.offsets.bombed_log import bombed
 from tests.unit.offsets.segments import IDS, OTHER, PLACE, segment
 
 NAME = "internal"
@@ -175,3 +176,20 @@ def test_going_back_in_the_same_log_is_no_restart(log: Log) -> None:
     topic.on_restart = lambda: restarts.append(None)
     assert len(topic.poll(0.0)) == 1
     assert not restarts
+
+
+def test_a_batch_that_cannot_be_opened_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may write to the topic could else keep all who read it from reading on."""
+    log = bombed()
+    monkeypatch.setattr(admin, "list_offsets", lambda *_: {(NAME, 0): 0})
+    monkeypatch.setattr(
+        kafka_log,
+        "fetch_once",
+        lambda *_: Fetched(NAME, 0, 0, 3, 3, 0, [], -1, memoryview(log), None),
+    )
+    topic = InternalTopic(Log().cluster, NAME)
+    assert [record.key for record in topic._fetch(0)] == [b"before", b"behind"]
+    assert topic.position == 3
+    assert "from offset 1: a batch of" in caplog.text

@@ -181,3 +181,11 @@ def test_the_driver_of_a_local_session_listens_for_this_machine_alone(
         assert bool(listener.driver.secret.key) == (bound == "127.0.0.2")
     finally:
         listener.close()
+
+
+def test_it_is_told_that_sparks_ports_are_open(caplog: pytest.LogCaptureFixture) -> None:
+    SparkSession({"spark.master": "spark://m:7077"}, Jvm({}, is_shared=False))
+    assert "spark.authenticate" in caplog.text
+    caplog.clear()
+    SparkSession({}, Jvm({}, is_shared=False))
+    assert "spark.authenticate" not in caplog.text

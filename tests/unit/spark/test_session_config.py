@@ -248,3 +248,11 @@ def test_what_spark_sizes_by_the_plenty_of_local_slots_stays_small() -> None:
     assert session_config({"spark.master": "local[3]", key: "7"})[key] == "7"
     assert key not in session_config({"spark.master": "yarn"})
     assert session_config({})["spark.rpc.netty.dispatcher.numThreads"] == "4"
+
+
+def test_who_sees_sparks_ports_and_pages_can_do_little() -> None:
+    config = session_config({})
+    assert config["spark.ui.killEnabled"] == "false"
+    assert config["spark.authenticate"] == "true", "on a local master"
+    assert "password" in config["spark.redaction.regex"]
+    assert "jaas" in config["spark.redaction.regex"]
