@@ -323,7 +323,8 @@ def test_no_address_is_asked_while_a_query_is_looked_at(spark: SparkSession) -> 
 
 @pytest.mark.parametrize("command", ["SET spark.app.name=x", "SET VAR a = 1", "ADD JAR '/x.jar'"])
 def test_commands_are_no_queries(spark: SparkSession, command: str) -> None:
-    assert refusal(spark, command)
+    """Not even one that is refused afterwards, for it gives no column of a record."""
+    assert "PARSE_SYNTAX_ERROR" in refusal(spark, command)
 
 
 def test_every_other_function_of_spark_is_there(spark: SparkSession) -> None:

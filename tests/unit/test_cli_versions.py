@@ -11,6 +11,7 @@ import pytest
 import sparkmirror
 from sparkmirror import cli
 from sparkmirror.errors import ConfigError
+from sparkmirror.veil import VEIL
 
 SENTENCE = r"PySpark 3.3.4 is installed; sparkmirror needs 3.5 to 4.3"
 WANT_PYSPARK = (
@@ -62,3 +63,19 @@ def test_a_process_has_as_many_files_as_it_may_and_leaves_no_core(
     with pytest.raises(SystemExit):
         cli.main()
     assert sorted(done) == ["leave_no_core", "log_to_stderr", "raise_file_limit"]
+
+
+def test_an_error_that_ends_a_command_shows_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    VEIL.learn({"a.password": "on-standard-error-1"})
+
+    def fail(**_: object) -> None:
+        raise ConfigError("a library says on-standard-error-1")
+
+    monkeypatch.setattr(cli, "commands", fail)
+    for name in ("log_to_stderr", "leave_no_core", "raise_file_limit"):
+        monkeypatch.setattr(cli, name, lambda: None)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().err == "sparkmirror: a library says [hidden]\n"
