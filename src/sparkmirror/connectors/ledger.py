@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from sparkmirror.dataplane.positions import StoreAddress
+from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats import java_json
 from sparkmirror.formats.connect import default_partition
 from sparkmirror.kafka import admin, log, records
@@ -88,7 +89,11 @@ class Ledger:
                 for view in whole_batches(fetched.records):
                     if is_control(view):
                         continue
-                    for record in records.decode(view):
+                    try:
+                        found = records.decode_internal(view)
+                    except CorruptBatch:  # who reads positions has told of it
+                        continue
+                    for record in found:
                         name = self._name(record.key)
                         if name is not None:
                             yield name, _fields(record.value)

@@ -14,7 +14,7 @@ from sparkmirror.dataplane.fetch_channels import FetchChannels
 from sparkmirror.dataplane.poller import Poller
 from sparkmirror.dataplane.stream import Piece, Stream
 from sparkmirror.errors import CorruptBatch, KafkaError
-from sparkmirror.kafka import admin, messages
+from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.denials import needs
 from sparkmirror.kafka.fetch import (
@@ -177,7 +177,11 @@ class LogTail:
 
     def _deliver(self, partition: int, piece: Piece) -> None:
         try:
-            found = piece.records_with_offsets()
+            if piece.opened is None:
+                view = piece.view if piece.original is None else piece.original
+                found = [(row.offset, row) for row in records.decode_internal(view)]
+            else:  # it had to be opened to be cut
+                found = piece.records_with_offsets()
         except CorruptBatch as error:
             log.error(
                 "Topic %s-%d, offsets %d to %d: %s They are skipped.",

@@ -6,11 +6,13 @@ whose word counts.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from sparkmirror.errors import CorruptBatch
 from sparkmirror.formats import position as formats
 from sparkmirror.formats.connect import (
     default_partition,
@@ -30,6 +32,7 @@ from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits, TopicPartition
 from sparkmirror.kafka.row_batches import Row, append_in_batches
 
+_LOG = logging.getLogger(__name__)
 _LIMITS = FetchLimits(max_wait_ms=100, isolation=READ_UNCOMMITTED)
 
 
@@ -126,10 +129,22 @@ class PositionStore:
         self._read_to[partition] = max(start, end)
         return True
 
+    def _records(self, view: memoryview) -> list[records.Record]:
+        try:
+            return records.decode_internal(view)
+        except CorruptBatch as error:  # else whoever may write to the topic stops all who read it
+            _LOG.error(
+                "Topic %s, from offset %d: %s These records are skipped.",
+                self.address.topic,
+                base_offset_of(view),
+                error.message,
+            )
+            return []
+
     def _apply(self, view: memoryview, start: int) -> None:
         if is_control(view):
             return
-        for record in records.decode(view):
+        for record in self._records(view):
             if record.offset < start or record.key is None:
                 continue
             fold = self._folds.get(record.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkmirror.errors import KafkaError
+from sparkmirror.errors import CorruptBatch, KafkaError
 from sparkmirror.formats import progress as formats
 from sparkmirror.formats.progress import Progress
 from sparkmirror.kafka import admin, log, records
@@ -56,8 +56,12 @@ class ProgressReader:
         return max(start, end - self._back)
 
     def _reports(self, view: memoryview) -> list[Progress]:
-        found = []
-        for record in records.decode(view):
+        found: list[Progress] = []
+        try:
+            rows = records.decode_internal(view)
+        except CorruptBatch:  # nobody's report
+            return found
+        for record in rows:
             if record.offset < self._next or record.value is None:
                 continue
             try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, get_type_hints
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats import java_json
@@ -82,8 +82,8 @@ class Progress:
     runs_on: RunsOn = RunsOn()
 
 
-_FIELDS = frozenset(field.name for field in fields(PartitionProgress))
-_RUNS_ON = frozenset(field.name for field in fields(RunsOn))
+_FIELDS: Mapping[str, type] = get_type_hints(PartitionProgress)
+_RUNS_ON: Mapping[str, type] = get_type_hints(RunsOn)
 
 
 def encode(progress: Progress) -> tuple[bytes, bytes]:
@@ -140,19 +140,27 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def decode(value: bytes) -> Progress:
+    """KafkaError if it is not one: anybody may have written it who may write to the topic."""
     try:
         report = java_json.decode(value)
-        rows: Sequence[dict[str, Any]] = report["partitions"]
         return Progress(
-            report["connector"],
-            report["task"],
-            report["since"],
-            report["time"],
+            _typed(report["connector"], str),
+            _typed(report["task"], int),
+            _typed(report["since"], int),
+            _typed(report["time"], int),
             # A newer task may tell more than this one understands.
-            tuple(
-                PartitionProgress(**{k: v for k, v in row.items() if k in _FIELDS}) for row in rows
-            ),
-            RunsOn(**{k: v for k, v in report.items() if k in _RUNS_ON}),
+            tuple(PartitionProgress(**_known(row, _FIELDS)) for row in report["partitions"]),
+            RunsOn(**_known(report, _RUNS_ON)),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KafkaError(f"A progress record cannot be read: {error}.") from error
+
+
+def _known(row: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+    return {name: _typed(value, types[name]) for name, value in row.items() if name in types}
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{str(value)[:40]!r} is no {kind.__name__}")
+    return value

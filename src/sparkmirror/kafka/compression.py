@@ -98,10 +98,13 @@ def opening_limit() -> OpeningLimit:
     return _Process.limit
 
 
-def decompress(codec: int, data: Data) -> bytearray:
-    """The records as they are read, in a buffer of their own; OpensTooLarge where they are more than `opening_limit` allows."""
+def decompress(codec: int, data: Data, limit: OpeningLimit | None = None) -> bytearray:
+    """The records as they are read, in a buffer of their own; OpensTooLarge where they are more than the limit allows.
+
+    Without one, `opening_limit` counts.
+    """
     view = memoryview(data)
-    limit, size = _Process.limit, len(view)
+    limit, size = limit or _Process.limit, len(view)
     try:
         if codec == NONE:
             return bytearray(view)
@@ -166,6 +169,8 @@ def _lz4_whole(data: memoryview, limit: OpeningLimit) -> bytearray:
         length = size & ~_LZ4_AS_IT_IS
         blocks.append((size, data[position : position + length]))
         position += length
+        if len(blocks) * _LZ4_BLOCK > limit.of(len(data)):
+            break
     is_all = position + len(_LZ4_END) == len(data)
     if not is_all or len(blocks) * _LZ4_BLOCK > limit.of(len(data)):
         return _into(cramjam.lz4.decompress_into, data, limit)

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from sparkmirror.errors import CorruptBatch
 
 from .batches import CODEC_MASK, DELETE_HORIZON, HEADER_SIZE, Batch, repack
-from .compression import compress, decompress
+from .compression import compress, decompress, opening_limit
 
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
+_GAP_BYTES = 100  # a record that does not follow the one before takes so much here
 _LONGEST = 10  # bytes of a number
 
 
@@ -36,6 +37,7 @@ def close_gaps(batch: Batch) -> Gapless | None:
         return None
     codec = batch.attributes & CODEC_MASK
     body = decompress(codec, batch.view[HEADER_SIZE:])
+    opening_limit().require(len(batch.view), len(body) + _GAP_BYTES * batch.count)
     try:
         last, stretches = _count_anew(body, batch.count)
     except IndexError:

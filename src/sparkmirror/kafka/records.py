@@ -6,7 +6,7 @@ since wrapping each would cost more than reading it. How records are written is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, cast, overload
 
 import cramjam
@@ -17,12 +17,16 @@ from sparkmirror.errors import CorruptBatch
 
 from . import legacy
 from .batches import CODEC_MASK, HEADER_SIZE, NO_TIMESTAMP, Batch, magic_of
-from .compression import NONE, decompress, opening_limit
+from .compression import NONE, OpeningLimit, decompress, opening_limit
 from .writing import batch_of
 
 Headers = list[tuple[str, bytes | None]]
 RECORD_BYTES = 100
 """What a record takes in memory beside its bytes, about."""
+HEADER_BYTES = 100
+"""What a header takes beside its bytes: a pair, a text and a place in a list."""
+_LONG = 256 << 10
+_INTERNAL = OpeningLimit(bytes=8 << 20)
 
 
 class Record(Protocol):
@@ -88,34 +92,98 @@ class RecordColumns(Sequence[NewRecord]):
         return kind(*(column[place] for column in columns))
 
 
-def decode(view: memoryview) -> list[Record]:
+def decode(view: memoryview, limit: OpeningLimit | None = None) -> list[Record]:
     """The records of one batch of any magic; LogAppendTime batches give the append time to every record."""
-    return decode_sized(view)[0]
+    return decode_sized(view, limit)[0]
 
 
-def decode_sized(view: memoryview) -> tuple[list[Record], int]:
+def decode_internal(view: memoryview) -> list[Record]:
+    """Those of a batch of an internal topic, which is small whoever has written it; CorruptBatch if it is not.
+
+    The same for everybody who reads the topic, whatever the limits of their flows.
+    """
+    return decode_sized(view, _INTERNAL)[0]
+
+
+def decode_sized(view: memoryview, limit: OpeningLimit | None = None) -> tuple[list[Record], int]:
     """The same, and what they take in memory, about."""
     try:
         if magic_of(view) >= 2:
-            plain = _plain(view)
-            size = len(plain) + RECORD_BYTES * Batch(view).count
-            opening_limit().require(len(view), size)
-            return cast("list[Record]", list(DefaultRecordBatch(plain))), size
+            return _records(view, limit or opening_limit())
         found = legacy.messages(view)
         return list(found), held_bytes([row.key for row in found], [row.value for row in found])
-    except (CodecError, cramjam.DecompressionError, ValueError, EOFError, OSError) as error:
+    except (
+        CodecError,
+        cramjam.DecompressionError,
+        ValueError,
+        IndexError,
+        EOFError,
+        OSError,
+    ) as error:
         # Also a header key that is not UTF-8 (a ValueError): Kafka allows no other, but brokers do not look.
         raise CorruptBatch(f"the records of a batch cannot be read ({error}).") from error
 
 
-def _plain(view: memoryview) -> memoryview | bytearray:
+def _records(view: memoryview, limit: OpeningLimit) -> tuple[list[Record], int]:
+    plain = _plain(view, limit)
+    count = Batch(view).count
+    size = len(plain) + RECORD_BYTES * count
+    limit.require(len(view), size)
+    if len(plain) > _LONG:
+        limit.require(len(view), size + HEADER_BYTES * _headers_of_long_ones(plain, count))
+    most = limit.of(len(view))
+    found: list[Record] = []
+    for record in cast("Iterator[Record]", iter(DefaultRecordBatch(plain))):
+        found.append(record)
+        if headers := record.headers:
+            size += HEADER_BYTES * len(headers)
+            if size > most:
+                raise limit.refusal(len(view))
+    return found, size
+
+
+def _headers_of_long_ones(plain: memoryview | bytearray, count: int) -> int:
+    """How many headers the long records of a batch say that they have: two bytes each are enough for one."""
+    found, position = 0, HEADER_SIZE
+    for _ in range(count):
+        size, position = _varint(plain, position)
+        if size > _LONG:
+            found += _headers_at(plain, position + 1)  # behind the attributes
+        position += size
+    return found
+
+
+def _headers_at(plain: memoryview | bytearray, position: int) -> int:
+    for _ in range(2):  # time and offset
+        _, position = _varint(plain, position)
+    for _ in range(2):  # key and value
+        size, position = _varint(plain, position)
+        position += max(0, size)
+    return max(0, _varint(plain, position)[0])
+
+
+def _varint(plain: memoryview | bytearray, position: int) -> tuple[int, int]:
+    """A zigzag number, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = plain[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value >> 1 ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number in the records of a batch does not end")
+
+
+def _plain(view: memoryview, limit: OpeningLimit) -> memoryview | bytearray:
     """A batch as the codec reads it, decompressed: by itself it would do that without a limit, and lz4 slowly."""
     codec = view[22] & CODEC_MASK
     if codec == NONE:
         return view
     batch = bytearray(view[:HEADER_SIZE])
     batch[22] &= ~CODEC_MASK
-    batch += decompress(codec, view[HEADER_SIZE:])
+    batch += decompress(codec, view[HEADER_SIZE:], limit)
     return batch
 
 

@@ -14,13 +14,14 @@ from sparkmirror.kafka.batches import end_offset, is_control, whole_batches
 from sparkmirror.kafka.cluster import NO_TOPIC_ID, Cluster
 from sparkmirror.kafka.denials import Operation, needs, sentence
 from sparkmirror.kafka.fetch import READ_UNCOMMITTED, FetchLimits
-from sparkmirror.kafka.records import Record
+from sparkmirror.kafka.records import Record, held_bytes
 from sparkmirror.kafka.row_batches import Row, append_in_batches
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LIMITS = FetchLimits(isolation=READ_UNCOMMITTED, max_bytes=4 << 20, partition_max_bytes=4 << 20)
+_OPENED_AT_ONCE = 16 << 20
 _UNKNOWN = -1
 
 
@@ -104,15 +105,20 @@ class InternalTopic:
         limits = replace(_LIMITS, max_wait_ms=max(0, int(wait * 1000)))
         fetched = kafka_log.fetch_once(self._cluster, self.name, 0, self.position, limits)
         found: list[Record] = []
+        held = 0
         for view in whole_batches(fetched.records):
             if not is_control(view):
-                found += self._read(view)
+                read = self._read(view)
+                found += read
+                held += held_bytes([r.key for r in read], [r.value for r in read])
             self.position = end_offset(view)
+            if held > _OPENED_AT_ONCE:
+                break  # the next poll goes on from here
         return found
 
     def _read(self, view: memoryview) -> list[Record]:
         try:
-            return [r for r in records.decode(view) if r.offset >= self.position]
+            return [r for r in records.decode_internal(view) if r.offset >= self.position]
         except (
             CorruptBatch
         ) as error:  # whoever may write to the topic must not stop those who read it

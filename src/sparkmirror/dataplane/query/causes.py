@@ -16,6 +16,7 @@ _CRASHED = (
     "Job aborted due to stage failure",
 )
 _OURS = "sparkmirror.errors.SparkError: "
+_MOST_TEXT = 1000
 _FUNCTION = f"{FunctionFailed.__module__}.{FunctionFailed.__qualname__}: "
 _ABORTED, _LOST = "Job aborted due to stage failure: ", "Lost task "
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
@@ -27,7 +28,7 @@ def why(error: BaseException) -> tuple[str, str]:
         text = str(error)
     except (Py4JError, OSError):  # to say it, Spark would have to be asked, which is gone
         return "lost", "Spark is gone."
-    message = cause_of(text)
+    message = cause_of(text)[:_MOST_TEXT]  # Spark quotes the value of a record
     if _FUNCTION in text:
         return "query", message
     if _OURS in text:

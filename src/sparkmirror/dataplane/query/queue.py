@@ -302,8 +302,8 @@ def _refuse(part: Part, message: str) -> None:
     piece, place = part.piece, part.places[0]
     is_whole = piece.refused(place, message)
     offset = piece.rows[place].offset
+    alike = f"The query raises on it as well; of offset {offset} it says: {message}"
     for other in part.alike:
-        alike = f"The query raises on it as well; of offset {offset} it says: {message}"
         is_whole = piece.refused(other, alike)
     if is_whole:
         piece.taker.answered(piece)
