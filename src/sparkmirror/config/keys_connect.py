@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from sparkmirror.config.keys import Importance, Key, KeyType
-from sparkmirror.config.validators import Between, NonEmpty, OneOf, UniqueAliases, Validator
+from sparkmirror.config.validators import (
+    Between,
+    ConnectorName,
+    NonEmpty,
+    OneOf,
+    UniqueAliases,
+    Validator,
+)
 from sparkmirror.config.versions import check_version
 
 _COMMON = "Common"
@@ -72,7 +79,7 @@ CONNECTOR_KEYS: tuple[Key, ...] = (
         width="MEDIUM",
         display_name="Connector name",
         doc="Name of the connector, unique in the Connect cluster.",
-        validator=NonEmpty(control_characters=False, empty_message="String may not be empty"),
+        validator=ConnectorName(control_characters=False, empty_message="String may not be empty"),
     ),
     Key(
         name="connector.class",

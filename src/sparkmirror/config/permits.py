@@ -149,6 +149,16 @@ class Permits:
         if not self._allows(Kind.FUNCTION, name):
             raise QueryRefused(_refusal(Named(Kind.FUNCTION, FUNCTIONS, name)))
 
+    def _is_below_roots(self, name: str) -> bool:
+        try:
+            path = Path(name).resolve()
+        except (
+            ValueError,
+            OSError,
+        ):  # no path at all: it has a NUL in it, or goes round in circles
+            return False
+        return any(path.is_relative_to(root) for root in self.roots)
+
     def may_get_login(self, server: str) -> bool:
         """Whether the worker's login may be sent to a server that is none of its own cluster."""
         return self._allows(Kind.SERVER, server)
@@ -166,8 +176,7 @@ class Permits:
                     or _is_below(name, self.modules)
                 )
             case Kind.FILE:
-                path = Path(name).resolve()
-                return any(path.is_relative_to(root) for root in self.roots)
+                return self._is_below_roots(name)
             case Kind.URL:
                 return name in self.urls
             case Kind.SERVER:

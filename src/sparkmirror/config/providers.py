@@ -201,7 +201,10 @@ def _allowed_paths(setting: str | None) -> tuple[Path, ...]:
 
 def _normal(path: str) -> Path:
     """Without `..`, and where symbolic links lead."""
-    return Path(path).resolve()
+    try:
+        return Path(path).resolve()
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{path!r} is no path ({error}).", "Correct it.") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sparkmirror.config.plugins import (
     full_class_name,
     kind_problem,
 )
-from sparkmirror.config.validators import Validator
+from sparkmirror.config.validators import MOST_ALIASES, Validator
 from sparkmirror.config.versions import VERSION, version_problem
 
 _IMPORTANCES = tuple(Importance)
@@ -65,16 +65,18 @@ def stage_keys(props: Properties) -> tuple[Key, ...]:
 
 def stage_problems(props: Properties) -> list[Problem]:
     """What is wrong with the classes of steps, and between steps and predicates."""
+    predicates = frozenset(_aliases(props, "predicates"))
     return [
         problem
         for family in _FAMILIES
         for alias in _aliases(props, family.prefix)
-        for problem in _alias_problems(family, f"{family.prefix}.{alias}", props)
+        for problem in _alias_problems(family, f"{family.prefix}.{alias}", props, predicates)
     ]
 
 
 def _aliases(props: Properties, key: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(split_list(props.get(key) or "")))
+    """As many as there may be: each brings keys of its own into the answer."""
+    return tuple(dict.fromkeys(split_list(props.get(key) or "")))[:MOST_ALIASES]
 
 
 def _class_of(stage: str, props: Properties) -> str | None:
@@ -138,7 +140,9 @@ def _unprefixed(validator: Validator, prefix: str) -> Validator:
     return check
 
 
-def _alias_problems(family: _Family, stage: str, props: Properties) -> Iterator[Problem]:
+def _alias_problems(
+    family: _Family, stage: str, props: Properties, predicates: frozenset[str]
+) -> Iterator[Problem]:
     negate, predicate, type_key = f"{stage}.negate", f"{stage}.predicate", f"{stage}.type"
     if family.shared and negate in props and predicate not in props:
         yield Problem(
@@ -147,7 +151,7 @@ def _alias_problems(family: _Family, stage: str, props: Properties) -> Iterator[
             "predicate to be negated.",
         )
     named = props.get(predicate) if family.shared else None
-    if named is not None and java_trim(named) not in _aliases(props, "predicates"):
+    if named is not None and java_trim(named) not in predicates:
         yield Problem(
             predicate,
             f"{predicate} is {named}, which predicates does not name. Add it to predicates, with "

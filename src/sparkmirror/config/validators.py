@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+MOST_ALIASES = 100
+_LONGEST_NAME = 1000
+
 
 class Validator(Protocol):
     """Says what is wrong with a typed value, or None."""
@@ -118,9 +121,16 @@ class UniqueAliases:
     def __call__(self, name: str, value: object) -> str | None:
         if not isinstance(value, tuple):
             return invalid(name, value, "entry must be non null")
+        if len(value) > MOST_ALIASES:
+            return invalid(name, f"of {len(value)} names", f"There may be at most {MOST_ALIASES}.")
         if len(set(value)) == len(value):
             return None
         return invalid(name, value, "Duplicate alias provided.")
+
+
+def is_too_long(name: str) -> bool:
+    """Whether the name of a connector is longer than workers can tell each other in a rebalance, or nearly so."""
+    return len(name.encode(errors="surrogatepass")) > _LONGEST_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +155,14 @@ class NonEmpty:
             text,
             f"String may not contain control sequences but had the following ASCII chars: {codes}",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorName(NonEmpty):
+    """One that is not too long for the group."""
+
+    def __call__(self, name: str, value: object) -> str | None:
+        if value is not None and is_too_long(str(value)):
+            wanted = f"String may have at most {_LONGEST_NAME} bytes"
+            return invalid(name, f"{str(value)[:40]}...", wanted)
+        return NonEmpty.__call__(self, name, value)

@@ -76,23 +76,33 @@ class SourceSettings:
 def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> SourceSettings:
     """Settings from a connector config, references resolved; ConfigError for values of the wrong kind."""
     config = SourceConfig.parse(connector)
+    own = client_settings("worker", worker_client(worker, "producer"))
     consumer = client_properties(connector, "source", "consumer")
     producer = data_producer(worker, connector)
+    target = client_settings(
+        config.target_alias, producer, client_id(connector, "target", "producer")
+    )
+    reserved = _reserved(worker, own, target)
+    bad = _bad_records(config)
+    if bad.dead_letters in reserved:
+        raise ConfigError(
+            f"errors.deadletterqueue.topic.name is {bad.dead_letters}, in which this worker keeps its state.",
+            "Name another topic.",
+        )
     return SourceSettings(
         config=config,
         source=client_settings(
             config.source_alias, consumer, client_id(connector, "source", "consumer")
         ),
-        target=client_settings(
-            config.target_alias, producer, client_id(connector, "target", "producer")
-        ),
+        target=target,
         store=StoreAddress(worker.offset_storage.name, config.name, config.source_alias),
-        store_cluster=client_settings("worker", worker_client(worker, "producer")),
+        store_cluster=own,
         copy=replace(
             _copy_settings(config, consumer, producer, worker),
             transforms=TransformChain.parse(connector),
             query=_query(config),
-            bad=_bad_records(config),
+            bad=bad,
+            reserved=reserved,
             remote_name=partial(config.policy.format_remote_topic, config.source_alias),
             replication_factor=config.replication_factor,
             may_lower_factor=not config.replication_factor_explicit,
@@ -103,6 +113,19 @@ def source_settings(connector: Mapping[str, str], worker: WorkerConfig) -> Sourc
             float(config.refresh_topics_interval_seconds) if config.refresh_topics_enabled else 0.0
         ),
     )
+
+
+def _reserved(worker: WorkerConfig, own: ClientSettings, target: ClientSettings) -> frozenset[str]:
+    """The topics in which the worker keeps its state, if they are on the target.
+
+    Who may create topics at the source, or name them in transforms, must not become one who writes configs.
+    """
+    if not set(own.bootstrap) & set(target.bootstrap):
+        return frozenset()
+    storages = [worker.offset_storage]
+    if not worker.standalone:
+        storages += [worker.config_storage, worker.status_storage]
+    return frozenset(storage.name for storage in storages)
 
 
 def _query(config: SourceConfig) -> QuerySettings | None:

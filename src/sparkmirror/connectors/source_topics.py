@@ -48,6 +48,7 @@ class SourceTopics:
         self._partitions: list[tuple[str, int]] = []
         self._remotes = RemoteTopics(settings, source, target, stopping, support)
         self._placed: dict[str, int] = {}
+        self._told_reserved: set[str] = set()
         self._asked: set[str] = set()
         """Internal topics that were created, or may not be, and were not seen since."""
 
@@ -101,7 +102,7 @@ class SourceTopics:
     def _wanted_topics(self) -> list[str]:
         config = self._config
         chosen = config.topic_filter()
-        return [
+        wanted = [
             name
             for name, info in self._source.topics.items()
             if not info.internal
@@ -109,6 +110,24 @@ class SourceTopics:
                 config.policy, chosen, config.heartbeats_replication, config.target_alias, name
             )
         ]
+        return [name for name in wanted if not self._is_reserved(name)]
+
+    def _is_reserved(self, topic: str) -> bool:
+        """Whether the copy of a topic would be one in which the worker keeps its state."""
+        reserved = self._settings.copy.reserved
+        names = {self._settings.remote(topic), self._settings.written_topic(topic)} & reserved
+        for name in names - self._told_reserved:
+            log.warning(
+                "Connector %s: topic %s of %s is not copied: on %s, %s is where this worker keeps its state. Leave it out with "
+                "topics.exclude, or use a replication policy that gives the copy another name.",
+                self._settings.config.name,
+                topic,
+                self._source.settings,
+                self._target.settings,
+                name,
+            )
+            self._told_reserved.add(str(name))
+        return bool(names)
 
     def _has_remote(self, topic: str, partition: int) -> bool:
         name = self._settings.written_topic(topic)

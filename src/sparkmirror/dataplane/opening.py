@@ -130,9 +130,12 @@ class TargetOpener:
     def _provide(self, copies: Iterable[RecordCopy]) -> dict[str, KafkaError]:
         """Create and widen topics that are missing, as wide as they should be; gives those that cannot be had, with the error."""
         wishes = self._wishes(copies)
+        errors: dict[str, KafkaError] = {}
+        for name in wishes.keys() & self._settings.reserved:
+            errors[name] = _reserved(name, self._target)
+            del wishes[name]
         self._target.refresh(wishes.keys())
         existing = {name: info for name, info in self._target.topics.items() if name in wishes}
-        errors: dict[str, KafkaError] = {}
         for name, wish in wishes.items():
             if wish.is_ours:
                 continue
@@ -208,6 +211,15 @@ class TargetOpener:
         info = self._target.topics.get(key[0])
         part = None if info is None else info.partitions.get(key[1])
         return part is not None and part.leader in self._target.brokers
+
+
+def _reserved(topic: str, cluster: Cluster) -> KafkaError:
+    return messages.broker_error(
+        messages.TOPIC_AUTHORIZATION_FAILED,
+        f"Writing to topic {topic} on {cluster.settings}",
+        "transforms or a query send records there, and the worker keeps its state in it",
+        "Let them name another topic.",
+    )
 
 
 def _missing(topic: str, cluster: Cluster) -> KafkaError:

@@ -90,6 +90,8 @@ class CopySettings:
     """What records of partitions that are `queried` pass through, behind the transforms."""
     bad: BadRecords = field(default_factory=BadRecords)
     """What is done with those on which it raises; or one that was given before, and has some left."""
+    reserved: frozenset[str] = frozenset()
+    """Topics of the target in which the worker keeps its state: no record is written to them, whatever names them."""
     remote_name: Callable[[str], str] | None = None
     """What a topic that a query names, also one that was given before, is called on the target; None: by its name."""
 

@@ -225,8 +225,11 @@ def _properties(fields: dict[str, Any]) -> dict[str, str]:
     properties = fields.get("properties")
     if not isinstance(properties, dict):
         raise ValueError("its field 'properties' is not an object")
-    return {
-        name: item if isinstance(item, str) else java_json.encode(item).decode()
-        for name, item in properties.items()
-        if item is not None
-    }
+    try:
+        return {
+            name: item if isinstance(item, str) else java_json.encode(item).decode()
+            for name, item in properties.items()
+            if item is not None
+        }
+    except RecursionError:
+        raise ValueError("its field 'properties' is nested too deeply") from None

@@ -200,7 +200,8 @@ class _Parser:
 
 def _is_exponent(digits: str) -> bool:
     """Whether Java has exponents of that size."""
-    return len(digits.lstrip("+-0")) <= _EXPONENT_DIGITS and abs(int(digits)) < 1 << 31
+    size = digits.lstrip("+-").lstrip("0")
+    return len(size) <= _EXPONENT_DIGITS and int(size or 0) < 1 << 31
 
 
 def _temporal(text: str) -> _Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -439,3 +440,23 @@ def test_connectors_that_override_the_json_converters_of_an_old_worker() -> None
     require_valid(config, old)
     with pytest.raises(BadRequest, match=r"Set key\.converter to"):
         require_valid(LEAST, old)
+
+
+def test_names_that_a_rebalance_could_not_carry_are_refused() -> None:
+    found = {
+        e["value"]["name"]: e["value"]["errors"]
+        for e in validate(LEAST | {"name": "n" * 1001}, WORKER)["configs"]
+    }
+    assert "at most 1000 bytes" in found["name"][0]
+    assert len(found["name"][0]) < 200
+
+
+def test_a_connector_has_a_hundred_steps_at_most() -> None:
+    """Each brings keys of its own into the answer."""
+    names = ",".join(f"s{number}" for number in range(20_000))
+    began = time.monotonic()
+    answer = validate(LEAST | {"transforms": names, "predicates": names}, WORKER)
+    assert time.monotonic() - began < 10
+    assert len(answer["configs"]) < 1000
+    found = {e["value"]["name"]: e["value"]["errors"] for e in answer["configs"]}
+    assert "There may be at most 100." in found["transforms"][0]

@@ -140,3 +140,9 @@ def test_nothing_is_read_before_it_is_allowed(tmp_path: Path) -> None:
             f"transform.sql.file names {name}, which configs of connectors may not name here. Who owns the worker may list the "
             "directory in transform.sql.file.allowed.paths of the worker's file."
         ], "it does not tell whether the file is there"
+
+
+def test_a_path_that_is_none_is_not_allowed(tmp_path: Path) -> None:
+    permits = Permits.parse({"transform.sql.file.allowed.paths": str(tmp_path)}, {})
+    with pytest.raises(ConfigError, match="may not name here"):
+        permits.require({"transform.sql.file": f"{tmp_path}/a\0b"})

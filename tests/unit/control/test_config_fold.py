@@ -226,3 +226,18 @@ def test_compaction_changes_no_connector_and_no_target_state(log: Sequence[Confi
     for name in compacted.task_counts:
         # What is left of the log never tells of tasks that were not committed.
         assert name in whole.connectors
+
+
+def test_records_that_nobody_can_use_are_skipped() -> None:
+    """Whoever writes to the topic must not stop the workers that read it."""
+    fold = ConfigFold()
+    deep = '{"a":' * 700 + "1" + "}" * 700
+    for offset, (key, value) in enumerate(
+        [
+            ("connector-deep", f'{{"properties":{{"x":{deep}}}}}'),
+            ("connector-" + "n" * 40_000, '{"properties":{"name":"n"}}'),
+            ("connector-c", '{"properties":{"name":"c"}}'),
+        ]
+    ):
+        fold.apply(offset, key.encode(), value.encode())
+    assert list(fold.snapshot().connectors) == ["c"]

@@ -14,7 +14,8 @@ from sparkmirror.kafka import admin, log
 from sparkmirror.kafka.batches import end_offset, whole_batches
 from sparkmirror.kafka.fetch import Fetched
 from sparkmirror.kafka.records import NewRecord
-from tests.unit.making import batch, fetched, message_set
+from tests.unit.making import batch, fetched, message_set, sealed
+from tests.unit.offsets.bombed_log import bombed
 
 NOW = 1_790_000_000_000
 
@@ -64,3 +65,16 @@ def test_positions_are_read_in_every_format(
     assert store.read_to == {0: 5}
     assert store.get(("t", 0)) == position(499)
     assert store.get(("u", 0)) == position(399)
+
+
+def test_a_batch_that_cannot_be_read_is_passed(caplog: pytest.LogCaptureFixture) -> None:
+    """Else one record in the offsets topic, which compaction never takes, would stop every flow for good."""
+    store = PositionStore(cast(Any, None), StoreAddress("offsets", "c", "A"))
+    for view in whole_batches(memoryview(bombed())):
+        store._apply(view, 0)
+    assert "Topic offsets, from offset 1: a batch of" in caplog.text
+    wrong = bytearray(batch([NewRecord(0, 1, b"k", b"v", [("kkkk", None)])]))
+    at = bytes(wrong).index(b"kkkk")
+    wrong[at : at + 1] = b"\xff"
+    store._apply(sealed(wrong), 0)
+    assert "from offset 0: the records of a batch cannot be read" in caplog.text

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkmirror.errors import KafkaError
 from sparkmirror.formats.progress import (
@@ -74,3 +78,44 @@ def test_a_report_tells_where_its_task_runs() -> None:
     assert json.loads(value) | {"host": "10.0.0.7", "spark_task": 3, "attempt": 1} == json.loads(
         value
     )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"partitions": [1]},
+        {"partitions": 1},
+        {"partitions": None},
+        {"partitions": [{"topic": ["t"]}]},
+        {"time": "x"},
+        {"since": None},
+        {"task": True},
+        {"connector": ["x"]},
+        {"spark_task": "x"},
+    ],
+)
+def test_what_is_no_report_is_a_kafka_error(changed: dict[str, Any]) -> None:
+    """Whoever may write to the topic must not stop those who read it."""
+    whole = {"connector": "x", "task": 0, "since": 0, "time": 0, "partitions": []}
+    decode(json.dumps(whole).encode())
+    with pytest.raises(KafkaError, match="cannot be read"):
+        decode(json.dumps({**whole, **changed}).encode())
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda c: (
+            st.lists(c)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["connector", "task", "since", "time", "partitions", "topic", "until"]
+                ),
+                c,
+            )
+        ),
+    )
+)
+def test_nothing_else_comes_of_a_record(document: object) -> None:
+    with contextlib.suppress(KafkaError):
+        decode(json.dumps(document).encode())

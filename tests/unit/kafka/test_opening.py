@@ -139,3 +139,39 @@ def test_a_message_set_is_refused(magic: int) -> None:
     message = struct.pack(">I", zlib.crc32(body)) + body
     with pytest.raises(OpensTooLarge):
         records.decode(memoryview(struct.pack(">qi", 7, len(message)) + message))
+
+
+def headers_bomb(count: int, codec: int) -> memoryview:
+    """One record with so many headers of two bytes each, beside an ordinary one."""
+    rows = [NewRecord(0, 1, b"k", b"v", [("", None)] * count), NewRecord(1, 1, b"k", b"v", [])]
+    return memoryview(encode(rows, codec))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_headers_take_room_too(codec: int) -> None:
+    """Two bytes of the batch become seventy."""
+    bomb = headers_bomb(400_000, codec)
+    assert len(bomb) < 40_000
+    assert peak(lambda: records.decode(bomb)) < 8 * MIB
+    few = headers_bomb(1000, codec)
+    found, held = records.decode_sized(few)
+    assert len(found[0].headers) == 1000
+    assert held > 1000 * records.HEADER_BYTES
+
+
+def test_headers_of_many_records_are_counted_together() -> None:
+    limit_opening(OpeningLimit(bytes=MIB))
+    rows = [NewRecord(n, 1, None, None, [("", None)] * 100) for n in range(200)]
+    with pytest.raises(OpensTooLarge):
+        records.decode(memoryview(encode(rows, 0)))
+
+
+def test_internal_topics_have_a_limit_of_their_own() -> None:
+    """The same for everybody who reads them, so that all find the same."""
+    limit_opening(OpeningLimit(bytes=1))
+    small = memoryview(encode([NewRecord(0, 1, b"k", b"v", [])], ZSTD))
+    assert len(records.decode_internal(small)) == 1
+    limit_opening(OpeningLimit(bytes=1 << 40))
+    large = memoryview(encode([NewRecord(0, 1, b"k", bytes(9 * MIB), [])], ZSTD))
+    with pytest.raises(OpensTooLarge):
+        records.decode_internal(large)
