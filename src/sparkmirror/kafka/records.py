@@ -6,7 +6,8 @@ since wrapping each would cost more than reading it. How records are written is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, cast, overload
 
 import cramjam
@@ -25,6 +26,7 @@ RECORD_BYTES = 100
 """What a record takes in memory beside its bytes, about."""
 HEADER_BYTES = 100
 """What a header takes beside its bytes: a pair, a text and a place in a list."""
+_HEADERS = attrgetter("headers")
 _LONG = 256 << 10
 _INTERNAL = OpeningLimit(bytes=8 << 20)
 
@@ -129,11 +131,16 @@ def _records(view: memoryview, limit: OpeningLimit) -> tuple[list[Record], int]:
     count = Batch(view).count
     size = len(plain) + RECORD_BYTES * count
     limit.require(len(view), size)
-    if len(plain) > _LONG:
-        limit.require(len(view), size + HEADER_BYTES * _headers_of_long_ones(plain, count))
+    batch = cast("Iterable[Record]", DefaultRecordBatch(plain))
+    if len(plain) <= _LONG:  # whatever is in it
+        found = list(batch)
+        size += HEADER_BYTES * sum(map(len, map(_HEADERS, found)))
+        limit.require(len(view), size)
+        return found, size
+    limit.require(len(view), size + HEADER_BYTES * _headers_of_long_ones(plain, count))
     most = limit.of(len(view))
-    found: list[Record] = []
-    for record in cast("Iterator[Record]", iter(DefaultRecordBatch(plain))):
+    found = []
+    for record in batch:
         found.append(record)
         if headers := record.headers:
             size += HEADER_BYTES * len(headers)
