@@ -26,6 +26,7 @@ from .news import News
 from .source_settings import SourceSettings
 
 log = logging.getLogger(__name__)
+_MOST_PARTITIONS = 100_000
 _CLUSTER, _PARTITIONS = "source_cluster", "partitions"
 _MOST_NAMED = 5
 # What there is to say of no topic in particular; no topic is called so.
@@ -275,7 +276,8 @@ class TopicDeletes:
 
     def _keys(self, topic: str) -> list[TopicPartition]:
         count = self._ledger.entries().get(topic, {}).get(_PARTITIONS, 0)
-        return [(topic, number) for number in range(int(count))]
+        # No topic has more: the number is what somebody has written into the offsets topic.
+        return [(topic, number) for number in range(min(int(count), _MOST_PARTITIONS))]
 
     # -- words --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,8 +120,11 @@ def _asked(asked: socket.socket, request: Any, version: int, where: Where) -> by
 
 
 def _exactly(asked: socket.socket, size: int) -> bytes:
-    """So many bytes, or what came until the end."""
+    """So many bytes, or what came until the end; TimeoutError if they come too slowly, all together."""
+    deadline = time.monotonic() + _PATIENCE_S
     found = b""
     while len(found) < size and (part := asked.recv(size - len(found))):
         found += part
+        if time.monotonic() > deadline:
+            raise TimeoutError
     return found

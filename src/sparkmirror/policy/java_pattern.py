@@ -18,7 +18,8 @@ from sparkmirror.policy.java_regex import UnsupportedPattern, translate
 
 LONGEST_S: Final = 1.0
 _SHOWN = 100
-_LONGEST = 256 << 10
+LONGEST: Final = 256 << 10
+"""How many characters a pattern may have."""
 _MOST_REPEATED = 10_000
 _CLASS = re.compile(r"\\.|\[(?:\\(?:.|\Z)|[^\]\\])*+(?:\]|\Z)", re.DOTALL)
 _RANGE = re.compile(r"(\\.|[^\\\]])-(\\.|[^\\\]])", re.DOTALL)
@@ -84,7 +85,7 @@ class JavaPattern:
 
 
 def _compiled(pattern: str) -> regex.Pattern[str]:
-    if len(pattern) > _LONGEST:
+    if len(pattern) > LONGEST:
         raise UnsupportedPattern(*_TOO_LARGE)
     translated = translate(pattern)
     if _repeated(translated) > _MOST_REPEATED:

@@ -66,7 +66,7 @@ class Connectors:
 
     def _expanded(self, name: str, expansions: list[str]) -> dict[str, object]:
         found: dict[str, object] = {}
-        for expansion in expansions:
+        for expansion in dict.fromkeys(expansions):
             if expansion == "status":
                 found["status"] = documents.status_document(self._herder.connector_status(name))
             elif expansion == "info":

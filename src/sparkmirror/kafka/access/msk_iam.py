@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sparkmirror.errors import AccessFailed, ConnectionFailed
+from sparkmirror.formats import java_json
 from sparkmirror.kafka.access.login import Conversation, Login, LoginBroken, PerLogin
 from sparkmirror.kafka.access.sigv4 import EXPIRES_S, AwsCredentials, presigned, query
 from sparkmirror.kafka.access.tokens import Token
@@ -47,7 +48,7 @@ def msk_iam(login: Login, host: str) -> Conversation:
 def _conversation(payload: bytes) -> Generator[bytes, bytes, None]:
     answer = yield payload
     try:
-        version = json.loads(answer)["version"]
+        version = java_json.decode(answer)["version"]
     except (ValueError, KeyError, TypeError):
         version = None
     if version != _VERSION:
