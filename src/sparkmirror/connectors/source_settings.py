@@ -125,7 +125,7 @@ def _reserved(worker: WorkerConfig, own: ClientSettings, target: ClientSettings)
     storages = [worker.offset_storage]
     if not worker.standalone:
         storages += [worker.config_storage, worker.status_storage]
-    return frozenset(storage.name for storage in storages)
+    return frozenset(storage.name for storage in storages if storage.name)
 
 
 def _query(config: SourceConfig) -> QuerySettings | None:
