@@ -361,3 +361,10 @@ def test_functions_of_two_connectors_are_loaded_one_after_the_other(
         assert (first.result(30), second.result(30)._name) == ("first", "second")
     for name in texts:
         sys.modules.pop(name, None)
+
+
+def test_what_spark_says_of_a_value_is_kept_up_to_a_length() -> None:
+    """It quotes the value, and is kept for every bad record of a slice."""
+    kind, message = why(PySparkException("The value '" + "0" * 1_000_000 + "' is no number"))
+    assert kind == "query"
+    assert len(message) == 1000

@@ -21,12 +21,14 @@ from sparkmirror.kafka import admin, messages, records
 from sparkmirror.kafka import log as kafka_log
 from sparkmirror.kafka.cluster import Cluster
 from sparkmirror.kafka.fetch import Fetched
+from sparkmirror.kafka.records import NewRecord
 from sparkmirror.kafka.row_batches import Row
 from sparkmirror.kafka.settings import client_settings
 from sparkmirror.offsets.checkpoint_reader import CheckpointReader
 from sparkmirror.offsets.internal_topic import InternalTopic
 from sparkmirror.offsets.map_reader import MapTopic
 from sparkmirror.offsets.sync_reader import OffsetSyncReader
+from tests.unit.making import batch
 from tests.unit.offsets.bombed_log import bombed
 from tests.unit.offsets.segments import IDS, OTHER, PLACE, segment
 
@@ -193,3 +195,27 @@ def test_a_batch_that_cannot_be_opened_stops_nobody(
     assert [record.key for record in topic._fetch(0)] == [b"before", b"behind"]
     assert topic.position == 3
     assert "from offset 1: a batch of" in caplog.text
+
+
+def test_only_so_much_is_opened_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes may become gigabytes; what is left of an answer is fetched again."""
+    large = batch([NewRecord(0, 1, b"k", bytes(7 << 20), [])], codec=4)
+    views = []
+    for offset in range(9):
+        view = bytearray(large)
+        struct.pack_into(">q", view, 0, offset)
+        views.append(bytes(view))
+
+    def fetch_once(_: object, topic: str, partition: int, offset: int, limits: object) -> Fetched:
+        rest = memoryview(b"".join(views[offset:]))
+        return Fetched(topic, partition, 0, 9, 9, 0, [], -1, rest, None)
+
+    monkeypatch.setattr(admin, "list_offsets", lambda *_: {(NAME, 0): 0})
+    monkeypatch.setattr(kafka_log, "fetch_once", fetch_once)
+    topic = InternalTopic(Log().cluster, NAME)
+    found = []
+    while topic.position < 9:
+        polled = topic._fetch(0)
+        assert len(polled) == 3
+        found += [record.offset for record in polled]
+    assert found == list(range(9))
