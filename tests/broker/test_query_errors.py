@@ -377,6 +377,7 @@ def test_a_pattern_that_goes_on_when_it_is_given_up(
     assert "a pattern (RLIKE, regexp_...)" in said
     assert worker.says("Next try in 300 s")
     other.goes_on()
+    heal(worker, flow)
 
 
 def test_a_function_that_eats_memory(worker: ConnectWorker, other: Other, flow: Flow) -> None:
