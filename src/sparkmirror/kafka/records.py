@@ -27,7 +27,7 @@ RECORD_BYTES = 100
 HEADER_BYTES = 100
 """What a header takes beside its bytes: a pair, a text and a place in a list."""
 _HEADERS = attrgetter("headers")
-_LONG = 256 << 10
+_SHORT, _LONG = 4 << 10, 256 << 10
 _INTERNAL = OpeningLimit(bytes=8 << 20)
 
 
@@ -127,6 +127,9 @@ def decode_sized(view: memoryview, limit: OpeningLimit | None = None) -> tuple[l
 
 
 def _records(view: memoryview, limit: OpeningLimit) -> tuple[list[Record], int]:
+    if len(view) <= _SHORT and not view[22] & CODEC_MASK:  # it cannot become large
+        found = list(cast("Iterable[Record]", DefaultRecordBatch(view)))
+        return found, len(view) + RECORD_BYTES * len(found)
     plain = _plain(view, limit)
     count = Batch(view).count
     size = len(plain) + RECORD_BYTES * count
