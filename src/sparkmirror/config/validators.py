@@ -128,11 +128,6 @@ class UniqueAliases:
         return invalid(name, value, "Duplicate alias provided.")
 
 
-def is_too_long(name: str) -> bool:
-    """Whether the name of a connector is longer than workers can tell each other in a rebalance, or nearly so."""
-    return len(name.encode(errors="surrogatepass")) > _LONGEST_NAME
-
-
 @dataclass(frozen=True, slots=True)
 class NonEmpty:
     """A text that is not empty, and optionally free of control characters."""
@@ -159,10 +154,10 @@ class NonEmpty:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorName(NonEmpty):
-    """One that is not too long for the group."""
+    """One that workers can tell each other in a rebalance."""
 
     def __call__(self, name: str, value: object) -> str | None:
-        if value is not None and is_too_long(str(value)):
+        if len(str(value).encode(errors="surrogatepass")) > _LONGEST_NAME:
             wanted = f"String may have at most {_LONGEST_NAME} bytes"
             return invalid(name, f"{str(value)[:40]}...", wanted)
         return NonEmpty.__call__(self, name, value)

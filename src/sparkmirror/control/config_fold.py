@@ -8,7 +8,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
-from sparkmirror.config.validators import is_too_long
 from sparkmirror.formats import config_log
 from sparkmirror.formats.config_log import (
     CommitRecord,
@@ -99,14 +98,8 @@ class ConfigFold:
         try:
             record = config_log.decode(key, value)
         except ValueError as reason:
-            log.warning("Config record %r at offset %d is skipped: %s.", key, offset, reason)
-            return None
-        if isinstance(record, ConnectorRecord) and is_too_long(record.name):
-            log.warning(
-                "Connector %s... at offset %d is skipped: its name is too long.",
-                record.name[:40],
-                offset,
-            )
+            shown = key and key[:80]
+            log.warning("Config record %r at offset %d is skipped: %s.", shown, offset, reason)
             return None
         return self._applied(record)
 

@@ -141,9 +141,15 @@ def _target_state_fields(state: str) -> dict[str, Any]:
     return {"state": "PAUSED" if state == "STOPPED" else state, "state.v2": state}
 
 
+_LONGEST_KEY = 1100
+"""Of a connector's name, which has at most 1000 bytes, and what stands around it."""
+
+
 def decode(key: bytes | None, value: bytes | None) -> ConfigRecord:
     """The record of a key and a value; ValueError, in words for a log line, if they are none."""
     name = "" if key is None else key.decode(errors="replace")
+    if len(name) > _LONGEST_KEY:
+        raise ValueError("its key is too long: workers could not tell each other of that name")
     for prefix, read in _READERS:
         if name.startswith(prefix):
             return read(name.removeprefix(prefix), value)

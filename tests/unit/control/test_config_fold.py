@@ -236,8 +236,11 @@ def test_records_that_nobody_can_use_are_skipped() -> None:
         [
             ("connector-deep", f'{{"properties":{{"x":{deep}}}}}'),
             ("connector-" + "n" * 40_000, '{"properties":{"name":"n"}}'),
+            ("task-" + "n" * 40_000 + "-0", '{"properties":{"name":"n"}}'),
+            ("commit-" + "n" * 40_000, '{"tasks":1}'),
             ("connector-c", '{"properties":{"name":"c"}}'),
         ]
     ):
         fold.apply(offset, key.encode(), value.encode())
     assert list(fold.snapshot().connectors) == ["c"]
+    assert not fold.snapshot().task_counts
